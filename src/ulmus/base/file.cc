@@ -1,0 +1,147 @@
+#include "ulmus/base/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "ulmus/base/error.h"
+
+namespace ulmus {
+
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+int open_for_reading(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_input("cannot open ", path.string(), ": ", reason());
+  return fd;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const int fd = open_for_reading(path);
+  struct stat status{};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    fail_input(path.string(), " is not a regular file");
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ > 0) {
+    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (address == MAP_FAILED) {
+      const std::string why = reason();
+      ::close(fd);
+      fail_input("cannot map ", path.string(), ": ", why);
+    }
+    data_ = static_cast<const std::byte*>(address);
+  }
+  ::close(fd);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+FileWriter::FileWriter(const std::filesystem::path& path)
+    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail("cannot write ", path.string(), ": ", reason());
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("cannot write ", path_.string(), ": ", reason());
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void FileWriter::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void FileWriter::sync_and_close() {
+  const int fd = std::exchange(fd_, -1);
+  const bool synced = ::fsync(fd) == 0;
+  const std::string why = reason();
+  const bool closed = ::close(fd) == 0;
+  if (!synced || !closed) fail("cannot flush ", path_.string(), ": ", why);
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail("cannot open folder ", path.string(), ": ", reason());
+  const bool synced = ::fsync(fd) == 0;
+  const std::string why = reason();
+  ::close(fd);
+  if (!synced) fail("cannot flush folder ", path.string(), ": ", why);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path temporary = path;
+  temporary += ".part";
+  FileWriter writer(temporary);
+  writer.write(text);
+  writer.sync_and_close();
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error)
+    fail("cannot rename ", temporary.string(), " to ", path.string(), ": ", error.message());
+  const std::filesystem::path folder = path.parent_path();
+  sync_directory(folder.empty() ? std::filesystem::path(".") : folder);
+}
+
+std::int64_t free_bytes(const std::filesystem::path& path) {
+  struct statvfs status{};
+  if (::statvfs(path.c_str(), &status) != 0) {
+    fail("cannot ask for the free space of ", path.string(), ": ", reason());
+  }
+  return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
+}
+
+FileLock::FileLock(const std::filesystem::path& path)
+    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail_input("cannot write ", path.string(), ": ", reason());
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(fd_);
+    fail_input(path.parent_path().string(), " is in use by another process (lock ", path.string(),
+               "); wait for it or choose another run.dir");
+  }
+}
+
+FileLock::~FileLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace ulmus

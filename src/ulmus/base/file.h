@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ulmus {
+
+/// Whole file as bytes. InputError naming the file when it cannot be read.
+std::string read_file(const std::filesystem::path& path);
+
+/// A file mapped for reading. Pages come from the page cache as they are touched.
+class MappedFile {
+ public:
+  /// InputError naming the file when it cannot be opened or mapped. An empty file maps to nothing.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Writes a file piece by piece; Error naming the file and the reason (disk full, read-only...).
+class FileWriter {
+ public:
+  /// Creates or truncates.
+  explicit FileWriter(const std::filesystem::path& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  /// Flushes to the disk (fsync) and closes. Without this call the destructor closes silently.
+  void sync_and_close();
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+/// Replaces `path` by `text` so that a crash leaves either the old or the new file: temporary file
+/// beside it, fsync, rename, fsync of the folder.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// fsync of a folder, after a rename in it.
+void sync_directory(const std::filesystem::path& path);
+
+/// Bytes a non-root user could still write on the file system of `path` (an existing folder).
+std::int64_t free_bytes(const std::filesystem::path& path);
+
+/// An exclusive lock on a file, held until destruction; released by the kernel when the process
+/// dies.
+class FileLock {
+ public:
+  /// InputError "… is in use by another process" when somebody else holds it.
+  explicit FileLock(const std::filesystem::path& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace ulmus
