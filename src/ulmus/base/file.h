@@ -65,7 +65,7 @@ std::int64_t free_bytes(const std::filesystem::path& path);
 /// dies.
 class FileLock {
  public:
-  /// InputError "… is in use by another process" when somebody else holds it.
+  /// InputError "... is in use by another process" when somebody else holds it.
   explicit FileLock(const std::filesystem::path& path);
   ~FileLock();
   FileLock(const FileLock&) = delete;
