@@ -1,0 +1,60 @@
+#include "ulmus/device/arena.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace ulmus {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryClass memory_class) {
+  constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
+      "parameters", "gradients", "optimizer", "activations", "exchange", "workspace"};
+  return kNames[static_cast<std::size_t>(memory_class)];
+}
+
+Arena::Arena(Device& device, MemoryClass memory_class, std::int64_t capacity_bytes)
+    : memory_class_(memory_class),
+      capacity_bytes_(capacity_bytes),
+      memory_(device.allocate(capacity_bytes)) {}
+
+TensorView Arena::allocate(std::string name, DType dtype, const Shape& shape) {
+  const std::int64_t bytes = aligned(shape.numel() * size_of(dtype));
+  ULMUS_CHECK(used_bytes_ + bytes <= capacity_bytes_, "arena ", name_of(memory_class_), ": ", name,
+              " needs ", bytes, " bytes, ", capacity_bytes_ - used_bytes_, " of ", capacity_bytes_,
+              " are left");
+  const TensorView view(memory_->address() + used_bytes_, dtype, shape);
+  used_bytes_ += bytes;
+  allocations_.push_back({std::move(name), bytes});
+  return view;
+}
+
+Workspace::Workspace(Device& device, std::int64_t capacity_bytes)
+    : capacity_bytes_(capacity_bytes), memory_(device.allocate(capacity_bytes)) {}
+
+TensorView ScratchScope::take(DType dtype, const Shape& shape) {
+  const std::int64_t bytes = aligned(shape.numel() * size_of(dtype));
+  ULMUS_CHECK(workspace_.used_bytes_ + bytes <= workspace_.capacity_bytes_,
+              "workspace: ", bytes, " bytes asked for, ",
+              workspace_.capacity_bytes_ - workspace_.used_bytes_, " of ",
+              workspace_.capacity_bytes_, " are left");
+  const TensorView view(workspace_.memory_->address() + workspace_.used_bytes_, dtype, shape);
+  workspace_.used_bytes_ += bytes;
+  workspace_.peak_bytes_ = std::max(workspace_.peak_bytes_, workspace_.used_bytes_);
+  return view;
+}
+
+std::int64_t MemoryTable::total_bytes() const {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
+}  // namespace ulmus

@@ -1,0 +1,66 @@
+#include "ulmus/device/device.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace ulmus {
+
+std::string_view name_of(Backend backend) {
+  switch (backend) {
+    case Backend::kRef:
+      return "ref";
+    case Backend::kCpu:
+      return "cpu";
+    case Backend::kMeta:
+      return "meta";
+  }
+  return "?";
+}
+
+namespace {
+
+std::int64_t bytes_of(std::span<const std::byte> bytes) {
+  return static_cast<std::int64_t>(bytes.size());
+}
+
+}  // namespace
+
+void Device::check_elements(const Shape& shape, DType dtype, DType host_dtype,
+                            std::size_t host_elements) {
+  ULMUS_CHECK(dtype == host_dtype && shape.numel() == static_cast<std::int64_t>(host_elements),
+              "device tensor ", dtype, " ", shape, ", host ", host_dtype, " x ", host_elements);
+}
+
+void Device::copy_to_device(TensorView to, std::span<const std::byte> from) {
+  ULMUS_CHECK(to.is_contiguous() && to.size_bytes() == bytes_of(from), to.shape(), " of ",
+              to.dtype(), " from ", from.size(), " bytes");
+  ++transfers_.staged_in;
+  transfers_.staged_in_bytes += bytes_of(from);
+  if (!from.empty()) do_copy_in(static_cast<std::byte*>(to.raw_data()), from);
+}
+
+void Device::copy_to_host(std::span<std::byte> to, ConstTensorView from) {
+  ULMUS_CHECK(from.is_contiguous() && from.size_bytes() == bytes_of(to), from.shape(), " of ",
+              from.dtype(), " to ", to.size(), " bytes");
+  ++transfers_.staged_out;
+  transfers_.staged_out_bytes += bytes_of(to);
+  if (!to.empty()) do_copy_out(to, static_cast<const std::byte*>(from.raw_data()));
+}
+
+void Device::read_to_host(std::span<std::byte> to, ConstTensorView from) {
+  ULMUS_CHECK(from.is_contiguous() && from.size_bytes() == bytes_of(to), from.shape(), " of ",
+              from.dtype(), " to ", to.size(), " bytes");
+  ++transfers_.host_reads;
+  transfers_.host_read_bytes += bytes_of(to);
+  if (!to.empty()) do_copy_out(to, static_cast<const std::byte*>(from.raw_data()));
+}
+
+int available_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace ulmus

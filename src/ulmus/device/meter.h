@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace ulmus {
+
+/// What one kind of operation did since the last reset.
+struct MeterEntry {
+  std::string_view operation;      ///< a string literal of the front door
+  std::int64_t calls = 0;
+  double useful_flops = 0.0;       ///< multiply and add count two; recomputation is not useful
+  double moved_bytes = 0.0;        ///< operands read and written once
+};
+
+/// Books every operation that passes a front door, on every device. Real runs read useful FLOP/s
+/// from it; dry runs read the work of a step. Not thread-safe: one thread issues operations.
+class Meter {
+ public:
+  static constexpr std::size_t kMaxOperations = 96;
+
+  /// `operation` must outlive the meter (a string literal).
+  void book(std::string_view operation, double useful_flops, double moved_bytes);
+  void reset();
+  std::span<const MeterEntry> entries() const { return {entries_.data(), num_entries_}; }
+  double useful_flops() const;
+
+ private:
+  std::array<MeterEntry, kMaxOperations> entries_{};
+  std::size_t num_entries_ = 0;
+};
+
+}  // namespace ulmus
