@@ -1,0 +1,15 @@
+#include "ulmus/ops/kernels.h"
+
+namespace ulmus::ops {
+
+const KernelTable& kernels() {
+  static const KernelTable table = [] {
+    KernelTable filled;
+    register_ref_kernels(filled);
+    register_cpu_kernels(filled);
+    return filled;
+  }();
+  return table;
+}
+
+}  // namespace ulmus::ops

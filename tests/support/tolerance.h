@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string_view>
+
+namespace ulmus::test {
+
+/// How far a value may be from what it is compared with: |a - b| <= absolute + relative * scale,
+/// where the test says what `scale` is (|b|, or the largest magnitude of the tensor).
+struct Tolerance {
+  double relative;
+  double absolute;
+  std::string_view reason;
+};
+
+constexpr Tolerance kExact{0.0, 0.0, "moves bits, computes nothing, or is the same code path"};
+constexpr Tolerance kClosedFormF64{1e-12, 1e-14, "f64 on both sides, a few hundred operations"};
+constexpr Tolerance kReduceF32{1e-5, 1e-6, "sum of up to 8k f32 terms in another order than ref"};
+constexpr Tolerance kElementF32{2e-6, 1e-7, "a dozen f32 operations on one element, own exp"};
+constexpr Tolerance kGradCheckF64{1e-6, 1e-9, "central differences in f64, truncation error h^2"};
+
+}  // namespace ulmus::test
