@@ -76,3 +76,53 @@ std::int64_t ViewLayout::offset_bytes(int axis, std::int64_t index) const {
 }
 
 }  // namespace ulmus::detail
+
+namespace ulmus {
+
+namespace {
+
+/// Bytes from the first element of a window to the end of its last.
+std::int64_t span_bytes(const ConstTensorView& view) {
+  std::int64_t last = 0;
+  for (int axis = 0; axis < view.rank(); ++axis) last += (view.dim(axis) - 1) * view.stride(axis);
+  return (last + 1) * size_of(view.dtype());
+}
+
+/// Bytes from one row (outermost index) to the next, 0 when the inner axes have gaps of their own.
+std::int64_t row_stride_bytes(const ConstTensorView& view) {
+  if (view.rank() < 2) return 0;
+  std::int64_t step = 1;
+  for (int axis = view.rank() - 1; axis > 0; --axis) {
+    if (view.dim(axis) != 1 && view.stride(axis) != step) return 0;
+    step *= view.dim(axis);
+  }
+  return view.stride(0) * size_of(view.dtype());
+}
+
+}  // namespace
+
+bool overlaps(const ConstTensorView& a, const ConstTensorView& b) {
+  if (a.numel() == 0 || b.numel() == 0) return false;
+  const auto a_begin = reinterpret_cast<std::intptr_t>(a.raw_data());
+  const auto b_begin = reinterpret_cast<std::intptr_t>(b.raw_data());
+  if (a_begin + span_bytes(a) <= b_begin || b_begin + span_bytes(b) <= a_begin) return false;
+  const std::int64_t stride = row_stride_bytes(a);
+  if (stride == 0 || stride != row_stride_bytes(b)) return true;
+  // Where b's columns begin, counted from a's, modulo the row.
+  const std::int64_t gap = ((b_begin - a_begin) % stride + stride) % stride;
+  const std::int64_t a_width = a.numel() / a.dim(0) * size_of(a.dtype());
+  const std::int64_t b_width = b.numel() / b.dim(0) * size_of(b.dtype());
+  return gap < a_width || gap + b_width > stride;
+}
+
+bool is_same_window(const ConstTensorView& a, const ConstTensorView& b) {
+  if (a.raw_data() != b.raw_data() || a.dtype() != b.dtype() || a.shape() != b.shape()) {
+    return false;
+  }
+  for (int axis = 0; axis < a.rank(); ++axis) {
+    if (a.stride(axis) != b.stride(axis)) return false;
+  }
+  return true;
+}
+
+}  // namespace ulmus

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "ulmus/nn/moe/token_exchange.h"
+
+namespace ulmus::parallel {
+
+/// The exchange of one process: all experts are here, so rows go straight into the expert-major
+/// buffer. There is a row for every route, so nothing can overflow.
+class LocalExchange final : public nn::TokenExchange {
+ public:
+  nn::ExchangePlan allocate_plan(Arena& arena, std::int64_t num_tokens, int num_experts,
+                                 int top_k) override;
+  void plan(nn::ExchangePlan& plan, ConstTensorView expert_ids, std::int64_t valid_tokens,
+            const ExecContext& ctx) override;
+  void dispatch(TensorView grouped, ConstTensorView rows, const nn::ExchangePlan& plan,
+                const ExecContext& ctx) override;
+  void combine(TensorView rows, ConstTensorView grouped, ConstTensorView weights,
+               const nn::ExchangePlan& plan, const ExecContext& ctx) override;
+  void dispatch_scalars(TensorView of_row, ConstTensorView of_route, const nn::ExchangePlan& plan,
+                        const ExecContext& ctx) override;
+  void collect_scalars(TensorView of_route, ConstTensorView of_row, const nn::ExchangePlan& plan,
+                       const ExecContext& ctx) override;
+};
+
+}  // namespace ulmus::parallel

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ulmus/model/config.h"
+#include "ulmus/optim/schedule.h"
+
+namespace ulmus::train {
+
+/// The whole configuration of a run, one struct for each table of the TOML file. Defaults are those
+/// of docs/configuration.md. Parsed once, at the edge (config_file.h); nothing else reads files.
+
+struct RunConfig {
+  std::filesystem::path dir = "runs/default";
+  std::string name;
+  std::uint64_t seed = 0;
+  std::string log_level = "info";      ///< "debug" | "info" | "warning" | "error"
+  std::int64_t log_every = 10;         ///< steps between metrics lines
+  std::optional<std::int64_t> max_steps;
+  std::optional<std::int64_t> max_tokens;
+};
+
+struct DataConfig {
+  std::filesystem::path tokenizer;
+  std::vector<std::filesystem::path> train;
+  std::vector<std::filesystem::path> eval;
+  std::int64_t sequence_length = 0;
+  std::string packing = "chunk";       ///< "chunk" | "documents"
+  std::vector<double> mix;             ///< one weight for each train path; empty: by size
+};
+
+struct OptimConfig {
+  /// Learning rate, schedule, warm-up and batch of each phase; one phase unless optim.phases is
+  /// given.
+  std::vector<optim::Phase> phases;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;                   ///< 0: no clipping
+  double skip_sigma = 0.0;             ///< 0: no skip-step
+  double head_z_loss = 0.0;
+  std::int64_t max_nonfinite = 10;     ///< consecutive non-finite steps that end the run
+  std::vector<optim::GroupRule> groups;
+};
+
+struct BatchConfig {
+  std::int64_t tokens = 0;             ///< of a whole step; a multiple of the sequence length
+  std::int64_t micro_sequences = 1;    ///< sequences of one micro-batch
+};
+
+struct MemoryConfig {
+  double budget_gib = 0.0;             ///< 0: the machine's free memory at start
+  std::int64_t head_chunk = 256;       ///< rows of logits that exist at once
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;              ///< steps; 0: only at the end
+  std::int64_t keep = 2;
+  std::filesystem::path load;          ///< start from this checkpoint's weights
+  bool load_optimizer = true;
+};
+
+struct EvalConfig {
+  std::int64_t every = 0;              ///< steps; 0: only at the end
+  std::int64_t tokens = 0;             ///< at most so many; 0: all
+};
+
+enum class Compute : std::uint8_t { kFp32, kFp64 };
+
+struct DeviceConfig {
+  int threads = 0;                     ///< 0: all the process may use
+};
+
+struct Config {
+  RunConfig run;
+  model::ModelConfig model;            ///< includes [moe]
+  DataConfig data;
+  OptimConfig optim;
+  BatchConfig batch;
+  Compute compute = Compute::kFp32;    ///< precision.compute
+  MemoryConfig memory;
+  CheckpointConfig checkpoint;
+  EvalConfig eval;
+  DeviceConfig device;
+
+  /// Relations between keys of several tables; InputError naming keys, values and what is allowed.
+  void validate() const;
+};
+
+}  // namespace ulmus::train
