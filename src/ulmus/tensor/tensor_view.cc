@@ -84,7 +84,8 @@ namespace {
 /// Bytes from the first element of a window to the end of its last.
 std::int64_t span_bytes(const ConstTensorView& view) {
   std::int64_t last = 0;
-  for (int axis = 0; axis < view.rank(); ++axis) last += (view.dim(axis) - 1) * view.stride(axis);
+  for (int axis = 0; axis < view.rank(); ++axis)
+    last += (view.dim(axis) - 1) * view.stride(axis);
   return (last + 1) * size_of(view.dtype());
 }
 
