@@ -7,7 +7,7 @@ namespace ulmus::ops {
 
 void adamw(const AdamwArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().optimizer.adamw;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("param", args.param);
   const DType dtype = args.param.dtype();
   const Shape shape = args.param.shape();

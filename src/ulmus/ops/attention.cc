@@ -50,7 +50,7 @@ double flops_of(const Args& args, double per_pair_and_channel) {
 
 void attention_forward(const AttentionForwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.attention_forward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   check_attention(door, args);
   door.apart("out", args.out, "q", args.q);
   door.apart("out", args.out, "k", args.k);
@@ -64,7 +64,7 @@ void attention_forward(const AttentionForwardArgs& args, const ExecContext& ctx)
 
 void attention_backward(const AttentionBackwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.attention_backward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   check_attention(door, args);
   const DType dtype = args.q.dtype();
   door.require(args.q.dim(0) == args.k.dim(0), "q ", args.q.shape(),

@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void balance_coefficients(const BalanceCoefficientsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.balance_coefficients;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("coefficients", args.coefficients);
   door.rank("coefficients", args.coefficients, 2);
   const Shape shape = args.coefficients.shape();

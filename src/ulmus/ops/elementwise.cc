@@ -6,14 +6,14 @@ namespace ulmus::ops {
 
 void fill(const FillArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.fill;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.operand("x", args.x, args.x.dtype(), args.x.shape());
   book_and_run(slot, args, {.moved_bytes = bytes_of(args.x)}, 0, ctx);
 }
 
 void add(const AddArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.add;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("y", args.y);
   const DType dtype = args.y.dtype();
   door.operand("y", args.y, dtype, args.y.shape());

@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void embedding_forward(const EmbeddingForwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.embedding_forward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("y", args.y);
   door.rank("y", args.y, 2);
   door.rank("weight", args.weight, 2);
@@ -21,7 +21,7 @@ void embedding_forward(const EmbeddingForwardArgs& args, const ExecContext& ctx)
 
 void embedding_backward(const EmbeddingBackwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.embedding_backward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("grad_weight", args.grad_weight);
   door.rank("grad_weight", args.grad_weight, 2);
   door.rank("grad_y", args.grad_y, 2);

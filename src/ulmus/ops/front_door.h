@@ -16,11 +16,13 @@ struct Work {
 
 /// The checks that all front doors share. Every message starts with the operation and the operand
 /// and shows both what came and what is needed. Nothing is allocated while checks hold.
+/// Whether operands share memory is not asked on a meta device, whose addresses mean nothing.
 class FrontDoor {
  public:
   using Layout = detail::ViewLayout;
 
-  explicit FrontDoor(std::string_view operation) : operation_(operation) {}
+  FrontDoor(std::string_view operation, const ExecContext& ctx)
+      : operation_(operation), has_addresses_(!ctx.is_meta()) {}
 
   /// Any other demand; the message parts are joined only when it fails.
   template <class... Parts>
@@ -47,6 +49,7 @@ class FrontDoor {
 
  private:
   std::string_view operation_;
+  bool has_addresses_;
 };
 
 /// Bytes of all operands together; a view that was not given has none.

@@ -67,7 +67,7 @@ GroupedSizes check_weight_gradient(const FrontDoor& door, const GroupedMatmulArg
 
 void grouped_matmul(const GroupedMatmulArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.grouped_matmul;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("out", args.out);
   door.rank("expert_begin", args.expert_begin, 1);
   const std::int64_t num_experts = args.expert_begin.dim(0) - 1;

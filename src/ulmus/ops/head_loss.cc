@@ -8,7 +8,7 @@ namespace ulmus::ops {
 
 void head_loss(const HeadLossArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.head_loss;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("x", args.x);
   door.rank("x", args.x, 2);
   door.rank("weight", args.weight, 2);

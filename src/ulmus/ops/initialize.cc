@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void initialize_truncated_normal(const InitializeArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.initialize_truncated_normal;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("x", args.x);
   door.operand("x", args.x, args.x.dtype(), args.x.shape());
   door.require(args.std >= 0.0, "std is ", args.std, ", expected at least 0");

@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void matmul(const MatmulArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.matmul;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("out", args.out);
   door.rank("out", args.out, 2);
   door.rank("a", args.a, 2);

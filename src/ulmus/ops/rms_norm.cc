@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void rms_norm_forward(const RmsNormForwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.rms_norm_forward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("x", args.x);
   door.rank("x", args.x, 2);
   const DType dtype = args.x.dtype();
@@ -22,7 +22,7 @@ void rms_norm_forward(const RmsNormForwardArgs& args, const ExecContext& ctx) {
 
 void rms_norm_backward(const RmsNormBackwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.rms_norm_backward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("x", args.x);
   door.rank("x", args.x, 2);
   const DType dtype = args.x.dtype();

@@ -10,7 +10,7 @@ namespace ulmus::ops {
 
 void rope(const RopeArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.rope;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("x", args.x);
   door.rank("x", args.x, 3);
   door.rank("table", args.table, 2);
@@ -57,22 +57,21 @@ double amplitude(const RopeConfig& config) {
 }
 
 void check_config(const RopeConfig& config, std::int64_t max_positions, std::int64_t head_width) {
-  const FrontDoor door("rope_table");
-  door.require(head_width > 0 && head_width % 2 == 0, "head width is ", head_width,
-               ", expected a positive even number");
-  door.require(max_positions >= 0, "max_positions is ", max_positions);
-  door.require(config.theta > 1.0 && std::isfinite(config.theta), "theta is ", config.theta,
-               ", expected more than 1");
-  door.require(config.factor >= 1.0 && std::isfinite(config.factor), "factor is ", config.factor,
-               ", expected at least 1");
-  door.require(config.attention_factor >= 0.0 && std::isfinite(config.attention_factor),
-               "attention_factor is ", config.attention_factor, ", expected at least 0");
+  ULMUS_CHECK(head_width > 0 && head_width % 2 == 0, "head width is ", head_width,
+              ", expected a positive even number");
+  ULMUS_CHECK(max_positions >= 0, "max_positions is ", max_positions);
+  ULMUS_CHECK(config.theta > 1.0 && std::isfinite(config.theta), "theta is ", config.theta,
+              ", expected more than 1");
+  ULMUS_CHECK(config.factor >= 1.0 && std::isfinite(config.factor), "factor is ", config.factor,
+              ", expected at least 1");
+  ULMUS_CHECK(config.attention_factor >= 0.0 && std::isfinite(config.attention_factor),
+              "attention_factor is ", config.attention_factor, ", expected at least 0");
   if (config.factor == 1.0) return;
-  door.require(config.original_length > 0.0, "original_length is ", config.original_length,
-               ", expected more than 0 with factor ", config.factor);
-  door.require(config.beta_fast >= config.beta_slow && config.beta_slow > 0.0, "beta_fast ",
-               config.beta_fast, ", beta_slow ", config.beta_slow,
-               ", expected beta_fast >= beta_slow > 0");
+  ULMUS_CHECK(config.original_length > 0.0, "original_length is ", config.original_length,
+              ", expected more than 0 with factor ", config.factor);
+  ULMUS_CHECK(config.beta_fast >= config.beta_slow && config.beta_slow > 0.0, "beta_fast ",
+              config.beta_fast, ", beta_slow ", config.beta_slow,
+              ", expected beta_fast >= beta_slow > 0");
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace ulmus::ops {
 
 void route_order(const RouteOrderArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.route_order;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.rank("ids", args.ids, 2);
   door.rank("expert_begin", args.expert_begin, 1);
   const std::int64_t num_routes = args.ids.numel();

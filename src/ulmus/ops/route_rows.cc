@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void gather_rows(const GatherRowsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.gather_rows;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("grouped", args.grouped);
   door.rank("grouped", args.grouped, 2);
   door.rank("rows", args.rows, 2);
@@ -26,7 +26,7 @@ void gather_rows(const GatherRowsArgs& args, const ExecContext& ctx) {
 
 void combine_rows(const CombineRowsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.combine_rows;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("out", args.out);
   door.rank("out", args.out, 2);
   door.rank("grouped", args.grouped, 2);
@@ -47,7 +47,7 @@ void combine_rows(const CombineRowsArgs& args, const ExecContext& ctx) {
 
 void gather_scalars(const GatherScalarsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.gather_scalars;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("of_row", args.of_row);
   door.rank("of_row", args.of_row, 1);
   door.rank("of_route", args.of_route, 2);
@@ -62,7 +62,7 @@ void gather_scalars(const GatherScalarsArgs& args, const ExecContext& ctx) {
 
 void collect_scalars(const CollectScalarsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.collect_scalars;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("of_route", args.of_route);
   door.rank("of_route", args.of_route, 2);
   door.rank("of_row", args.of_row, 1);

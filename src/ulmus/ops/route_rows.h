@@ -35,7 +35,8 @@ struct CombineRowsArgs {
 };
 void combine_rows(const CombineRowsArgs& args, const ExecContext& ctx);
 
-/// One number for each route into expert order: of_row[r] = of_route[route_of_row[r]], r < row_count
+/// One number for each route into expert order: of_row[r] = of_route[route_of_row[r]] for
+/// r < row_count
 ///   of_row [R] out; of_route [N, K] in; route_of_row [R] i32 in; row_count [1] i32 in
 struct GatherScalarsArgs {
   TensorView of_row;

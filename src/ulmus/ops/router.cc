@@ -32,7 +32,7 @@ void check_groups(const FrontDoor& door, std::string_view name, const ConstTenso
 
 void router_select(const RouterSelectArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.router_select;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   check_logits_and_ids(door, args.logits, args.ids);
   if (!args.bias.is_empty()) {
     door.operand("bias", args.bias, args.logits.dtype(), {args.logits.dim(1)});
@@ -44,7 +44,7 @@ void router_select(const RouterSelectArgs& args, const ExecContext& ctx) {
 
 void forced_routes(const ForcedRoutesArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.forced_routes;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.rank("ids", args.ids, 2);
   const std::int64_t num_tokens = args.ids.dim(0);
   door.operand("ids", args.ids, DType::kI32, args.ids.shape());
@@ -62,7 +62,7 @@ void forced_routes(const ForcedRoutesArgs& args, const ExecContext& ctx) {
 
 void router_weights(const RouterWeightsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.router_weights;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   check_logits_and_ids(door, args.logits, args.ids);
   door.operand("weights", args.weights, args.logits.dtype(), args.ids.shape());
   door.operand("lse", args.lse, args.logits.dtype(), {args.logits.dim(0)});
@@ -72,7 +72,7 @@ void router_weights(const RouterWeightsArgs& args, const ExecContext& ctx) {
 
 void router_statistics(const RouterStatisticsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.router_statistics;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   check_logits_and_ids(door, args.logits, args.ids);
   check_groups(door, "counts", args.counts, args.logits);
   const std::int64_t num_experts = args.logits.dim(1);
@@ -97,7 +97,7 @@ std::int64_t router_statistics_scratch_bytes(const RouterStatisticsArgs& args, i
 
 void router_backward(const RouterBackwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().moe.router_backward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   check_logits_and_ids(door, args.logits, args.ids);
   check_groups(door, "balance", args.balance, args.logits);
   const DType dtype = args.logits.dtype();

@@ -7,7 +7,7 @@ namespace ulmus::ops {
 
 void router_bias(const RouterBiasArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().optimizer.router_bias;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("bias", args.bias);
   door.rank("bias", args.bias, 1);
   door.operand("bias", args.bias, args.bias.dtype(), args.bias.shape());
@@ -21,7 +21,7 @@ void router_bias(const RouterBiasArgs& args, const ExecContext& ctx) {
 
 void keep_counts(const KeepCountsArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().optimizer.keep_counts;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.operand("previous", args.previous, DType::kI64, args.previous.shape());
   door.operand("counts", args.counts, DType::kI64, args.previous.shape());
   door.operand("gate", args.gate, DType::kF64, {kNumGateFields});

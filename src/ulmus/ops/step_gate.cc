@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 void step_gate(const StepGateArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().optimizer.step_gate;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.operand("gate", args.gate, DType::kF64, {kNumGateFields});
   door.operand("windows", args.windows, DType::kF64, {2 * kSkipWindow + 1});
   door.operand("loss", args.loss, DType::kF64, {1});

@@ -16,7 +16,7 @@ std::int64_t counted_rows(const Args& args) {
 
 void swiglu_forward(const SwigluForwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.swiglu_forward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("h", args.h);
   door.rank("h", args.h, 2);
   const DType dtype = args.h.dtype();
@@ -34,7 +34,7 @@ void swiglu_forward(const SwigluForwardArgs& args, const ExecContext& ctx) {
 
 void swiglu_backward(const SwigluBackwardArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.swiglu_backward;
-  const FrontDoor door(slot.name);
+  const FrontDoor door(slot.name, ctx);
   door.is_float("weighted_h", args.weighted_h);
   door.rank("weighted_h", args.weighted_h, 2);
   const DType dtype = args.weighted_h.dtype();
