@@ -60,7 +60,10 @@ struct ModelConfig {
   double init_std = 0.02;
   nn::MoeConfig moe;                  ///< of the other layers
 
-  /// InputError naming key, value and what is allowed.
+  /// Gives their values to the keys that a family derives from others and that nobody set:
+  /// head_dim (d_model / heads), kv_heads, embed_scale, window.pattern, moe.shared_hidden.
+  void fill_derived();
+  /// InputError naming key, value and what is allowed. After fill_derived.
   void validate() const;
   LayerType layer_type(int layer) const;
   std::int64_t window_of(int layer) const {
@@ -70,8 +73,13 @@ struct ModelConfig {
   bool is_dense(int layer) const { return layer < dense_layers; }
 };
 
-/// The defaults of a family; keys in a file change them. InputError naming the families that are
-/// built when `family` is none of them.
+/// The defaults of a family; keys in a file change them. What it derives from other keys is left
+/// open (0, -1 or empty) for fill_derived. InputError naming the families that are built when
+/// `family` is none of them.
 ModelConfig family_defaults(const std::string& family);
+
+/// The families that are built, and those that are named but not built yet.
+std::vector<std::string> built_families();
+std::vector<std::string> planned_families();
 
 }  // namespace ulmus::model
