@@ -4,6 +4,32 @@
 
 namespace ulmus::ops::cpu {
 
-// Declarations of the fast kernels, named like their slots.
+// The fast kernels, named like their slots; contracts: the headers of the operations.
+
+void fill(const FillArgs& args, TensorView scratch, const ExecContext& ctx);
+void add(const AddArgs& args, TensorView scratch, const ExecContext& ctx);
+void initialize_truncated_normal(const InitializeArgs& args, TensorView scratch,
+                                 const ExecContext& ctx);
+void embedding_forward(const EmbeddingForwardArgs& args, TensorView scratch,
+                       const ExecContext& ctx);
+void embedding_backward(const EmbeddingBackwardArgs& args, TensorView scratch,
+                        const ExecContext& ctx);
+void rms_norm_forward(const RmsNormForwardArgs& args, TensorView scratch, const ExecContext& ctx);
+void rms_norm_backward(const RmsNormBackwardArgs& args, TensorView scratch, const ExecContext& ctx);
+void rope(const RopeArgs& args, TensorView scratch, const ExecContext& ctx);
+void swiglu_forward(const SwigluForwardArgs& args, TensorView scratch, const ExecContext& ctx);
+void swiglu_backward(const SwigluBackwardArgs& args, TensorView scratch, const ExecContext& ctx);
+void router_select(const RouterSelectArgs& args, TensorView scratch, const ExecContext& ctx);
+void router_weights(const RouterWeightsArgs& args, TensorView scratch, const ExecContext& ctx);
+void router_statistics(const RouterStatisticsArgs& args, TensorView scratch,
+                       const ExecContext& ctx);
+void router_backward(const RouterBackwardArgs& args, TensorView scratch, const ExecContext& ctx);
+void route_order(const RouteOrderArgs& args, TensorView scratch, const ExecContext& ctx);
+void gather_rows(const GatherRowsArgs& args, TensorView scratch, const ExecContext& ctx);
+void combine_rows(const CombineRowsArgs& args, TensorView scratch, const ExecContext& ctx);
+void gather_scalars(const GatherScalarsArgs& args, TensorView scratch, const ExecContext& ctx);
+void collect_scalars(const CollectScalarsArgs& args, TensorView scratch, const ExecContext& ctx);
+void block_norms(const BlockNormsArgs& args, TensorView scratch, const ExecContext& ctx);
+void adamw(const AdamwArgs& args, TensorView scratch, const ExecContext& ctx);
 
 }  // namespace ulmus::ops::cpu

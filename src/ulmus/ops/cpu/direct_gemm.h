@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ulmus/ops/cpu/blas.h"
+
+namespace ulmus::ops::cpu {
+
+// Products of small f32 matrices on the calling thread, on operands where they lie: at most one
+// narrow panel is copied (to the stack), where a library would first pack everything. Each output
+// element sums over k in ascending order, in blocks that depend on the shape only.
+
+/// Columns of a strip: two vectors.
+inline constexpr std::int64_t kStripColumns = 16;
+
+/// c[i, j] (+)= sum over k of a[i * a_row + k * a_k] * b[k, j] for the columns of one strip.
+///
+///   c  [m, columns], rows c_stride apart: out; whole strips (all of `columns` must be there)
+///   b  [k, columns], rows b_stride apart: in
+/// `columns` is 8 or kStripColumns. a_row = 1 reads a transposed matrix: its rows are a_k apart.
+struct StripProduct {
+  float* c = nullptr;
+  std::int64_t c_stride = kStripColumns;
+  const float* a = nullptr;
+  std::int64_t a_row = 0;
+  std::int64_t a_k = 1;
+  const float* b = nullptr;
+  std::int64_t b_stride = kStripColumns;
+  std::int64_t m = 0;
+  std::int64_t k = 0;
+  std::int64_t columns = kStripColumns;
+  Accumulate accumulate = Accumulate::kOverwrite;
+};
+void strip_product(const StripProduct& product);
+
+/// Any shape and form.
+void direct_gemm(const Gemm& product);
+
+/// Whether direct_gemm is the faster of the two here, as measured (benchmarks/ops/gemm_bench.cc).
+bool prefers_direct(MatmulForm form, std::int64_t m, std::int64_t n, std::int64_t k);
+
+/// The product over k = 0 terms: zeros, unless it is added.
+void clear_empty_product(const Gemm& product);
+
+}  // namespace ulmus::ops::cpu

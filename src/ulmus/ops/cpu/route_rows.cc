@@ -1,0 +1,127 @@
+#include "ulmus/ops/route_rows.h"
+
+#include <cstring>
+
+#include "ulmus/ops/cpu/cpu_kernels.h"
+#include "ulmus/ops/cpu/grain.h"
+#include "ulmus/ops/cpu/simd.h"
+
+namespace ulmus::ops::cpu {
+
+namespace {
+
+std::int64_t rows_in_use(const ConstTensorView& row_count, std::int64_t num_rows) {
+  const std::int64_t count = *row_count.data<std::int32_t>();
+  ULMUS_DCHECK(count >= 0 && count <= num_rows, "row count ", count, " of ", num_rows, " rows");
+  return count;
+}
+
+/// One token of combine_rows.
+struct CombineRow {
+  float* out;
+  const float* grouped;
+  const float* weights;  ///< nullptr: all 1
+  const std::int32_t* rows;
+  std::int64_t top_k;
+  std::int64_t width;
+};
+
+/// kVectors * 8 columns from d, summed in registers.
+template <int kVectors>
+[[gnu::always_inline]] inline void combine_columns(const CombineRow& token, std::int64_t d) {
+  F32x8 sum[kVectors] = {};
+  for (std::int64_t k = 0; k < token.top_k; ++k) {
+    if (token.rows[k] < 0) continue;
+    const float* from = token.grouped + token.rows[k] * token.width + d;
+    const float weight = token.weights != nullptr ? token.weights[k] : 1.0F;
+    for (int v = 0; v < kVectors; ++v)
+      sum[v] += weight * load(from + v * kLanes);
+  }
+  for (int v = 0; v < kVectors; ++v)
+    store(token.out + d + v * kLanes, sum[v]);
+}
+
+void combine_tail(const CombineRow& token, std::int64_t d, std::int64_t count) {
+  F32x8 sum{};
+  for (std::int64_t k = 0; k < token.top_k; ++k) {
+    if (token.rows[k] < 0) continue;
+    const float weight = token.weights != nullptr ? token.weights[k] : 1.0F;
+    sum += weight * load_first(token.grouped + token.rows[k] * token.width + d, count);
+  }
+  store_first(token.out + d, sum, count);
+}
+
+void combine_row(const CombineRow& token) {
+  constexpr int kVectors = 8;
+  std::int64_t d = 0;
+  for (; d + kVectors * kLanes <= token.width; d += kVectors * kLanes) {
+    combine_columns<kVectors>(token, d);
+  }
+  for (; d + kLanes <= token.width; d += kLanes)
+    combine_columns<1>(token, d);
+  if (d < token.width) combine_tail(token, d, token.width - d);
+}
+
+}  // namespace
+
+void gather_rows(const GatherRowsArgs& args, TensorView /*scratch*/, const ExecContext& ctx) {
+  float* grouped = args.grouped.data<float>();
+  const float* rows = args.rows.data<float>();
+  const std::int32_t* route_of_row = args.route_of_row.data<std::int32_t>();
+  const std::int64_t width = args.rows.dim(1);
+  const std::int32_t top_k = args.top_k;
+  ctx.device.pool().for_ranges(rows_in_use(args.row_count, args.grouped.dim(0)), row_grain(width),
+                               [=](std::int64_t begin, std::int64_t end, int) {
+                                 for (std::int64_t r = begin; r < end; ++r) {
+                                   std::memcpy(grouped + r * width,
+                                               rows + route_of_row[r] / top_k * width,
+                                               static_cast<std::size_t>(width) * sizeof(float));
+                                 }
+                               });
+}
+
+void combine_rows(const CombineRowsArgs& args, TensorView /*scratch*/, const ExecContext& ctx) {
+  float* out = args.out.data<float>();
+  const float* grouped = args.grouped.data<float>();
+  const float* weights = args.weights.is_empty() ? nullptr : args.weights.data<float>();
+  const std::int32_t* row_of_route = args.row_of_route.data<std::int32_t>();
+  const std::int64_t width = args.out.dim(1);
+  const std::int64_t top_k = args.row_of_route.dim(1);
+  ctx.device.pool().for_ranges(
+      args.out.dim(0), row_grain(width * top_k), [=](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t n = begin; n < end; ++n) {
+          combine_row({.out = out + n * width,
+                       .grouped = grouped,
+                       .weights = weights != nullptr ? weights + n * top_k : nullptr,
+                       .rows = row_of_route + n * top_k,
+                       .top_k = top_k,
+                       .width = width});
+        }
+      });
+}
+
+void gather_scalars(const GatherScalarsArgs& args, TensorView /*scratch*/, const ExecContext& ctx) {
+  float* of_row = args.of_row.data<float>();
+  const float* of_route = args.of_route.data<float>();
+  const std::int32_t* route_of_row = args.route_of_row.data<std::int32_t>();
+  ctx.device.pool().for_ranges(rows_in_use(args.row_count, args.of_row.dim(0)), kMinElements,
+                               [=](std::int64_t begin, std::int64_t end, int) {
+                                 for (std::int64_t r = begin; r < end; ++r)
+                                   of_row[r] = of_route[route_of_row[r]];
+                               });
+}
+
+void collect_scalars(const CollectScalarsArgs& args, TensorView /*scratch*/,
+                     const ExecContext& ctx) {
+  float* of_route = args.of_route.data<float>();
+  const float* of_row = args.of_row.data<float>();
+  const std::int32_t* row_of_route = args.row_of_route.data<std::int32_t>();
+  ctx.device.pool().for_ranges(
+      args.of_route.numel(), kMinElements, [=](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t route = begin; route < end; ++route) {
+          of_route[route] = row_of_route[route] < 0 ? 0.0F : of_row[row_of_route[route]];
+        }
+      });
+}
+
+}  // namespace ulmus::ops::cpu

@@ -1,0 +1,196 @@
+#include "ulmus/ops/router.h"
+
+#include "ulmus/ops/cpu/cpu_kernels.h"
+#include "ulmus/ops/cpu/grain.h"
+#include "ulmus/ops/cpu/router_row.h"
+#include "ulmus/ops/front_door.h"
+
+namespace ulmus::ops::cpu {
+
+namespace {
+
+/// Sums of one group, or of the part of it that one thread saw.
+struct Sums {
+  double* scores;        // [E]
+  std::int64_t* counts;  // [E]
+};
+
+struct Inputs {
+  const float* logits;
+  const float* lse;
+  const std::int32_t* ids;
+  std::int64_t num_experts;
+  std::int64_t top_k;
+  RouterGate gate;
+};
+
+void clear(const Sums& sums, std::int64_t num_experts) {
+  for (std::int64_t e = 0; e < num_experts; ++e) {
+    sums.scores[e] = 0.0;
+    sums.counts[e] = 0;
+  }
+}
+
+[[gnu::always_inline]] inline void add_scores(double* sums, F32x8 scores, std::int64_t count) {
+  for (std::int64_t lane = 0; lane < count; ++lane) {
+    sums[lane] += static_cast<double>(scores[lane]);
+  }
+}
+
+[[gnu::always_inline]] inline void add_eight_scores(double* sums, F32x8 scores) {
+  F64x4 low;
+  F64x4 high;
+  std::memcpy(&low, sums, sizeof(low));
+  std::memcpy(&high, sums + 4, sizeof(high));
+  low += widen(low_half(scores));
+  high += widen(high_half(scores));
+  std::memcpy(sums, &low, sizeof(low));
+  std::memcpy(sums + 4, &high, sizeof(high));
+}
+
+template <class Scores>
+[[gnu::always_inline]] inline void add_row(double* sums, const float* logits, std::int64_t width,
+                                           Scores scores) {
+  std::int64_t e = 0;
+  for (; e + kLanes <= width; e += kLanes)
+    add_eight_scores(sums + e, scores(load(logits + e)));
+  if (e < width) add_scores(sums + e, scores(load_first(logits + e, width - e)), width - e);
+}
+
+float sigmoid_sum(const float* logits, std::int64_t width) {
+  F32x8 sum{};
+  for (std::int64_t e = 0; e < width; e += kLanes) {
+    sum += sigmoid(load_row(logits + e, lanes_from(e, width), kNoExpert));
+  }
+  return horizontal_sum(sum);
+}
+
+/// Tokens [begin, end) of one group; returns their sum of lse^2.
+double add_tokens(const Sums& sums, const Inputs& in, std::int64_t begin, std::int64_t end) {
+  double z_sum = 0.0;
+  for (std::int64_t n = begin; n < end; ++n) {
+    const std::int32_t* ids = in.ids + n * in.top_k;
+    if (ids[0] < 0) continue;  // padding
+    for (std::int64_t k = 0; k < in.top_k; ++k) {
+      if (ids[k] >= 0) ++sums.counts[ids[k]];
+    }
+    const float* logits = in.logits + n * in.num_experts;
+    const float lse = in.lse[n];
+    if (in.gate == RouterGate::kSigmoid) {
+      const float inverse_sum = 1.0F / sigmoid_sum(logits, in.num_experts);
+      add_row(sums.scores, logits, in.num_experts,
+              [=](F32x8 x) { return sigmoid(x) * inverse_sum; });
+    } else {
+      add_row(sums.scores, logits, in.num_experts, [=](F32x8 x) { return exp(x - lse); });
+    }
+    z_sum += static_cast<double>(lse) * static_cast<double>(lse);
+  }
+  return z_sum;
+}
+
+/// A thread's own sums: those of the group that another thread began, and its part of z_sum.
+struct Partial {
+  Sums lead;
+  double* z_sum;
+};
+
+class Partials {
+ public:
+  Partials(TensorView scratch, std::int64_t num_experts)
+      : base_(static_cast<std::byte*>(scratch.raw_data())),
+        num_experts_(num_experts),
+        counts_begin_(in_cache_lines((num_experts + 1) * size_of(DType::kF64))),
+        stride_bytes_(counts_begin_ + in_cache_lines(num_experts * size_of(DType::kI64))) {}
+
+  Partial of(int thread_idx) const {
+    std::byte* begin = base_ + thread_idx * stride_bytes_;
+    auto* scores = reinterpret_cast<double*>(begin);
+    auto* counts = reinterpret_cast<std::int64_t*>(begin + counts_begin_);
+    return {{scores, counts}, scores + num_experts_};
+  }
+
+ private:
+  std::byte* base_;
+  std::int64_t num_experts_;
+  std::int64_t counts_begin_;
+  std::int64_t stride_bytes_;
+};
+
+/// Where a thread's tokens begin; the same cut for the same N and number of threads.
+std::int64_t first_token(std::int64_t num_tokens, int thread_idx, int num_threads) {
+  return num_tokens * thread_idx / num_threads;
+}
+
+}  // namespace
+
+/// Threads own ranges of tokens. A group that begins in a range is summed in place; the part of a
+/// group that began in an earlier range goes to scratch and is added afterwards, in thread order.
+void router_statistics(const RouterStatisticsArgs& args, TensorView scratch,
+                       const ExecContext& ctx) {
+  ThreadPool& pool = ctx.device.pool();
+  const Inputs in{.logits = args.logits.data<float>(),
+                  .lse = args.lse.data<float>(),
+                  .ids = args.ids.data<std::int32_t>(),
+                  .num_experts = args.logits.dim(1),
+                  .top_k = args.ids.dim(1),
+                  .gate = args.gate};
+  const std::int64_t num_experts = in.num_experts;
+  const std::int64_t num_groups = args.counts.dim(0);
+  const std::int64_t num_tokens = args.logits.dim(0);
+  const std::int64_t group_tokens = num_groups > 0 ? num_tokens / num_groups : 0;
+  const int num_threads = pool.num_threads();
+  const Partials partials(scratch, num_experts);
+  auto* counts = args.counts.data<std::int64_t>();
+  auto* scores = args.score_sums.data<double>();
+  const auto group_sums = [=](std::int64_t group) {
+    return Sums{scores + group * num_experts, counts + group * num_experts};
+  };
+
+  if (num_tokens == 0) {
+    for (std::int64_t group = 0; group < num_groups; ++group)
+      clear(group_sums(group), num_experts);
+    return;
+  }
+  pool.run([&](int thread_idx) {
+    const Partial own = partials.of(thread_idx);
+    *own.z_sum = 0.0;
+    std::int64_t n = first_token(num_tokens, thread_idx, num_threads);
+    const std::int64_t end = first_token(num_tokens, thread_idx + 1, num_threads);
+    while (n < end) {
+      const std::int64_t group = n / group_tokens;
+      const bool begins_here = n == group * group_tokens;
+      const Sums sums = begins_here ? group_sums(group) : own.lead;
+      clear(sums, num_experts);
+      const std::int64_t group_end = (group + 1) * group_tokens;
+      const std::int64_t stop = group_end < end ? group_end : end;
+      *own.z_sum += add_tokens(sums, in, n, stop);
+      n = stop;
+    }
+  });
+
+  double z_sum = 0.0;
+  for (int thread_idx = 0; thread_idx < num_threads; ++thread_idx) {
+    const Partial part = partials.of(thread_idx);
+    z_sum += *part.z_sum;
+    const std::int64_t begin = first_token(num_tokens, thread_idx, num_threads);
+    const std::int64_t end = first_token(num_tokens, thread_idx + 1, num_threads);
+    if (begin == end || begin % group_tokens == 0) continue;
+    const Sums sums = group_sums(begin / group_tokens);
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      sums.scores[e] += part.lead.scores[e];
+      sums.counts[e] += part.lead.counts[e];
+    }
+  }
+  auto* counts_total = args.counts_total.data<std::int64_t>();
+  auto* score_total = args.score_total.data<double>();
+  for (std::int64_t group = 0; group < num_groups; ++group) {
+    const Sums sums = group_sums(group);
+    for (std::int64_t e = 0; e < num_experts; ++e) {
+      counts_total[e] += sums.counts[e];
+      score_total[e] += sums.scores[e];
+    }
+  }
+  *args.z_sum.data<double>() += z_sum;
+}
+
+}  // namespace ulmus::ops::cpu
