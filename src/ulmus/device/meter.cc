@@ -4,17 +4,25 @@
 
 namespace ulmus {
 
-void Meter::book(std::string_view operation, double useful_flops, double moved_bytes) {
+MeterEntry& Meter::entry_of(std::string_view operation) {
   std::size_t idx = 0;
   while (idx < num_entries_ && entries_[idx].operation != operation) ++idx;
   if (idx == num_entries_) {
     ULMUS_CHECK(num_entries_ < kMaxOperations, "more than ", kMaxOperations, " operations");
     entries_[num_entries_++] = {.operation = operation};
   }
-  MeterEntry& entry = entries_[idx];
+  return entries_[idx];
+}
+
+void Meter::book(std::string_view operation, double useful_flops, double moved_bytes) {
+  MeterEntry& entry = entry_of(operation);
   ++entry.calls;
   entry.useful_flops += useful_flops;
   entry.moved_bytes += moved_bytes;
+}
+
+void Meter::add_seconds(std::string_view operation, double seconds) {
+  entry_of(operation).seconds += seconds;
 }
 
 void Meter::reset() { num_entries_ = 0; }

@@ -13,6 +13,7 @@ struct MeterEntry {
   std::int64_t calls = 0;
   double useful_flops = 0.0;       ///< multiply and add count two; recomputation is not useful
   double moved_bytes = 0.0;        ///< operands read and written once
+  double seconds = 0.0;            ///< in kernels, where the device is synchronous (cpu); else 0
 };
 
 /// Books every operation that passes a front door, on every device. Real runs read useful FLOP/s
@@ -23,11 +24,13 @@ class Meter {
 
   /// `operation` must outlive the meter (a string literal).
   void book(std::string_view operation, double useful_flops, double moved_bytes);
+  void add_seconds(std::string_view operation, double seconds);
   void reset();
   std::span<const MeterEntry> entries() const { return {entries_.data(), num_entries_}; }
   double useful_flops() const;
 
  private:
+  MeterEntry& entry_of(std::string_view operation);
   std::array<MeterEntry, kMaxOperations> entries_{};
   std::size_t num_entries_ = 0;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string_view>
 
 #include "ulmus/base/check.h"
@@ -25,7 +26,7 @@ void register_cpu_kernels(KernelTable& table);
 const KernelTable& kernels();
 
 /// The common tail of a front door: takes the scratch, stops on a meta device, else runs the
-/// kernel of the context's back end.
+/// kernel of the context's back end and books its time.
 template <class Args>
 void run_kernel(const KernelSlot<Args>& slot, const Args& args, std::int64_t scratch_bytes,
                 const ExecContext& ctx) {
@@ -33,7 +34,11 @@ void run_kernel(const KernelSlot<Args>& slot, const Args& args, std::int64_t scr
   const TensorView scratch =
       scratch_bytes > 0 ? scope.take(DType::kU8, {scratch_bytes}) : TensorView();
   if (ctx.is_meta()) return;
-  slot.kernel_for(ctx.backend())(args, scratch, ctx);
+  const Kernel<Args> kernel = slot.kernel_for(ctx.backend());
+  const auto start = std::chrono::steady_clock::now();
+  kernel(args, scratch, ctx);
+  ctx.meter.add_seconds(
+      slot.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 }  // namespace ulmus::ops
