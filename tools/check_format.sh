@@ -10,8 +10,8 @@ list_files() {
   if git rev-parse --git-dir >/dev/null 2>&1; then
     git ls-files -z -- '*.h' '*.cc' '*.cu' '*.cuh'
   else
-    find src tests tools benchmarks \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \
-      -o -name '*.cuh' \) -print0 2>/dev/null
+    find . -path ./build -prune -o \( -name '*.h' -o -name '*.cc' -o -name '*.cu' \
+      -o -name '*.cuh' \) -type f -print0
   fi
 }
 num_files=$(list_files | tr -cd '\0' | wc -c)
