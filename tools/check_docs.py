@@ -153,9 +153,10 @@ def check_keys(tree, known_file):
     with open(known_file, encoding="utf-8") as file:
         known = set(file.read().split())
     text = tree.text(document)
+    tables = {key.split(".")[0] for key in known}
     named = {}
     for match in CODE.finditer(FENCE.sub(blank, text)):
-        if CONFIG_KEY.match(match[2]) and match[2].split(".")[0] in {k.split(".")[0] for k in known}:
+        if CONFIG_KEY.match(match[2]) and match[2].split(".")[0] in tables:
             named.setdefault(match[2], line_at(text, match.start()))
     for key in sorted(set(named) - known):
         yield document, named[key], "key", f"{key} is not a key of the program"

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! command -v clang-format-19 >/dev/null; then
-  echo "check_format: clang-format-19 is missing; tools/install_dependencies.sh --dev installs it" >&2
+  echo "check_format: no clang-format-19; tools/install_dependencies.sh --dev installs it" >&2
   exit 1
 fi
 list_files() {

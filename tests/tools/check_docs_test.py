@@ -20,7 +20,7 @@ SOURCES = {
 BAD_README = """# Bad
 
 [gone](docs/gone.md)
-[outside](../secret.md)
+[outside](../)
 ![picture](docs/gone.png)
 [heading](docs/page.md#no-such-heading)
 [defined][ref]
@@ -39,7 +39,8 @@ BAD = [(3, "link"), (4, "link"), (5, "link"), (6, "link")] + [(8, "path")] * 5 +
 GOOD_README = """# Good
 
 [page](docs/page.md) [heading](docs/page.md#the-heading-of-it-1) [self](#good) [web](https://a.b/c)
-`src/ulmus/base/check.h` `ulmus/base/check.h` `base/check.h:12` `check.h` `./tools/run.sh` `configs/`
+`src/ulmus/base/check.h` `ulmus/base/check.h` `base/check.h:12` `check.h`
+`./tools/run.sh` `configs/`
 `x.data()` `a/b` `build/release/ulmus` `runs/quickstart` `tokens/s` `config.toml` `--set a.b=value`
 <!-- `src/gone.h` and [gone](gone.md) in a comment -->
 
@@ -133,7 +134,8 @@ class CheckDocsTest(unittest.TestCase):
         self.assertEqual(run.stdout.splitlines()[-2:], ["first", "second"])
 
     def test_a_quick_start_that_fails_is_reported(self):
-        done = check({"README.md": "# A\n\n## Quick start\n\n```sh\nfalse\necho on\n```\n"}, "--run")
+        readme = "# A\n\n## Quick start\n\n```sh\nfalse\necho on\n```\n"
+        done = check({"README.md": readme}, "--run")
         self.assertEqual(done.returncode, 1)
         self.assertIn("README.md:5: quick-start: exit status 1", done.stderr)
 
