@@ -1,0 +1,139 @@
+#include "ulmus/data/loader.h"
+
+#include <algorithm>
+
+#include "ulmus/base/check.h"
+
+namespace ulmus::data {
+
+std::int64_t HostBatch::attended_pairs(std::int64_t window) const {
+  std::int64_t pairs = 0;
+  for (std::int64_t s = 0; s < num_sequences; ++s) {
+    for (std::int64_t i = 0; i < sequence_length; ++i) {
+      const auto at = static_cast<std::size_t>(s * sequence_length + i);
+      if (valid[at] == 0) continue;
+      std::int64_t first = document_begin[at];
+      if (window > 0) first = std::max(first, i - window + 1);
+      pairs += i - first + 1;
+    }
+  }
+  return pairs;
+}
+
+Loader::Loader(std::vector<DataSource> sources, const LoaderOptions& options) : options_(options) {
+  std::vector<SampledSource> sampled;
+  for (DataSource& source : sources) {
+    names_.push_back(source.name);
+    instances_.emplace_back(std::move(source.files), options.sequence_length, options.packing,
+                            options.leftover);
+    num_instances_ += instances_.back().size();
+    sampled.push_back({source.name, instances_.back().size(), source.weight});
+  }
+  if (instances_.empty()) fail_input("no source of data");
+  if (options.order == Order::kShuffled) sampler_.emplace_back(options.seed, sampled);
+}
+
+std::optional<std::int64_t> Loader::text_bytes() const {
+  std::int64_t total = 0;
+  for (const Instances& instances : instances_) {
+    for (const auto& file : instances.files()) {
+      if (!file->text_bytes()) return std::nullopt;
+      total += *file->text_bytes();
+    }
+  }
+  return total;
+}
+
+void Loader::verify_ids(int vocab_size, ThreadPool& pool) const {
+  for (const Instances& instances : instances_) {
+    for (const auto& file : instances.files())
+      file->verify_ids(vocab_size, pool);
+  }
+}
+
+Draw Loader::draw(std::int64_t position) const {
+  if (options_.order == Order::kShuffled) return sampler_.front().at(position);
+  ULMUS_CHECK(position >= 0 && position < num_instances_, "position ", position, " of ",
+              num_instances_);
+  for (int source = 0;; ++source) {
+    const std::int64_t size = instances(source).size();
+    if (position < size) return {source, position, 0};
+    position -= size;
+  }
+}
+
+void Loader::load(std::int64_t first_position, std::int64_t num_sequences, HostBatch& batch) const {
+  ULMUS_CHECK(first_position >= 0 && num_sequences >= 1, num_sequences, " sequences from position ",
+              first_position);
+  const auto length = static_cast<std::size_t>(options_.sequence_length);
+  const std::size_t size = static_cast<std::size_t>(num_sequences) * length;
+  batch.num_sequences = num_sequences;
+  batch.sequence_length = options_.sequence_length;
+  batch.tokens.resize(size);
+  batch.targets.resize(size);
+  batch.document_begin.resize(size);
+  batch.valid.resize(size);
+  for (std::int64_t s = 0; s < num_sequences; ++s) {
+    const std::size_t at = static_cast<std::size_t>(s) * length;
+    const Draw drawn = draw(first_position + s);
+    instances(drawn.source)
+        .fill(drawn.index, {.tokens = std::span(batch.tokens).subspan(at, length),
+                            .targets = std::span(batch.targets).subspan(at, length),
+                            .document_begin = std::span(batch.document_begin).subspan(at, length),
+                            .valid = std::span(batch.valid).subspan(at, length)});
+  }
+  batch.loss_tokens =
+      std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; });
+  batch.valid_tokens =
+      std::count_if(batch.valid.begin(), batch.valid.end(), [](auto v) { return v != 0; });
+}
+
+Prefetcher::Prefetcher(const Loader& loader)
+    : loader_(loader), thread_([this](const std::stop_token& stop) { work(stop); }) {}
+
+void Prefetcher::request(std::int64_t first_position, std::int64_t num_sequences) {
+  ULMUS_CHECK(!open_, "a request is open already");
+  open_ = true;
+  {
+    const std::scoped_lock lock(mutex_);
+    first_position_ = first_position;
+    num_sequences_ = num_sequences;
+    error_ = nullptr;
+    state_ = State::kRequested;
+  }
+  changed_.notify_all();
+}
+
+const HostBatch& Prefetcher::wait() {
+  ULMUS_CHECK(open_, "no request is open");
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return state_ == State::kReady; });
+  state_ = State::kIdle;
+  open_ = false;
+  if (error_) std::rethrow_exception(error_);
+  const HostBatch& ready = batches_[spare_];
+  spare_ = 1 - spare_;
+  return ready;
+}
+
+void Prefetcher::work(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return state_ == State::kRequested; })) {
+    HostBatch& batch = batches_[spare_];
+    const std::int64_t first_position = first_position_;
+    const std::int64_t num_sequences = num_sequences_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      loader_.load(first_position, num_sequences, batch);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = error;
+    state_ = State::kReady;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace ulmus::data
