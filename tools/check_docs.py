@@ -4,13 +4,12 @@
     tools/check_docs.py [--root FOLDER] [--no-compile]   links, paths, C++ examples
     tools/check_docs.py --list                           the commands of the README's Quick start
     tools/check_docs.py --run                            runs them, in order
-    tools/check_docs.py --known-keys FILE                besides: docs/configuration.md names
-                                                         exactly the keys of FILE (one a line)
 
 Documents are the Markdown files at the root, under docs/ and in the folders of src/ulmus. A link
 must lead to a file, and to a heading of it where it names one. A path in `code` must exist: it is
 looked for from the root, from src/, from src/ulmus/ and from the document. A fenced block marked
 cpp must compile as a file of its own, a block marked sh under a heading "Quick start" must run.
+(docs/configuration.md is compared with the program's own keys by a test of src/ulmus/train.)
 """
 
 import argparse
@@ -34,7 +33,6 @@ LINK_DEFINITION = re.compile(r"^\[[^\]\n]+\]:[ \t]*(\S+)", re.MULTILINE)
 CODE = re.compile(r"(?<!`)(`{1,2})(?!`)([^`\n]+?)\1(?!`)")
 HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-CONFIG_KEY = re.compile(r"^[a-z_]+(?:\.[a-z_]+)+$")
 
 # A code span is a path when it looks like one of these.
 PATH = re.compile(r"^(?:\./)?[\w.+-]+(?:/[\w.+-]+)*/?(?::\d+)?$")
@@ -148,22 +146,6 @@ def quick_start_blocks(text):
                 break
 
 
-def check_keys(tree, known_file):
-    document = "docs/configuration.md"
-    with open(known_file, encoding="utf-8") as file:
-        known = set(file.read().split())
-    text = tree.text(document)
-    tables = {key.split(".")[0] for key in known}
-    named = {}
-    for match in CODE.finditer(FENCE.sub(blank, text)):
-        if CONFIG_KEY.match(match[2]) and match[2].split(".")[0] in tables:
-            named.setdefault(match[2], line_at(text, match.start()))
-    for key in sorted(set(named) - known):
-        yield document, named[key], "key", f"{key} is not a key of the program"
-    for key in sorted(known - set(named)):
-        yield document, 1, "key", f"{key} is a key of the program and not described"
-
-
 def check_document(tree, path, base_names, room_names, compile_examples):
     text = COMMENT.sub(blank, tree.text(path))
     prose = FENCE.sub(blank, text)
@@ -195,7 +177,6 @@ def main():
     parser.add_argument("--no-compile", action="store_true", help="leave the C++ examples out")
     parser.add_argument("--list", action="store_true", help="print the Quick start commands")
     parser.add_argument("--run", action="store_true", help="run the Quick start commands")
-    parser.add_argument("--known-keys", metavar="FILE", help="configuration keys, one a line")
     arguments = parser.parse_args()
     tree = Tree(arguments.root)
     if arguments.list or arguments.run:
@@ -209,8 +190,6 @@ def main():
     for path in documents:
         found = check_document(tree, path, base_names, room_names, not arguments.no_compile)
         problems += [(path, *problem) for problem in found]
-    if arguments.known_keys:
-        problems += check_keys(tree, arguments.known_keys)
     return finish("check_docs", problems, len(documents))
 
 
