@@ -67,6 +67,7 @@ if [ "$num_files" -eq 0 ]; then
   exit 0
 fi
 echo "run_tidy: $num_files files${base:+ that differ from $base}" >&2
+# shellcheck disable=SC2016  # the inner shell expands it
 if ! printf '%s\n' "$list" | xargs -P "$(nproc)" -I{} bash -c 'tidy_one "$1"' _ {}; then
   echo "run_tidy: failed" >&2
   exit 1
