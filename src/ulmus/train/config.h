@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ulmus/model/config.h"
+#include "ulmus/optim/param_groups.h"
 #include "ulmus/optim/schedule.h"
 
 namespace ulmus::train {
