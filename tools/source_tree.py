@@ -5,8 +5,8 @@ import re
 import subprocess
 import sys
 
-# Made by builds and runs; never part of the project.
-GENERATED_FOLDERS = {".git", "build", "runs", "corpus", "__pycache__", ".cache"}
+# Made by builds and runs, at the root; never part of the project.
+GENERATED_FOLDERS = {".git", "build", "runs", "corpus"}
 
 CPP_SUFFIXES = (".h", ".cc", ".cu", ".cuh")
 
@@ -49,7 +49,8 @@ def _git_files(root):
 def _walked_files(root):
     found = []
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(set(folders) - GENERATED_FOLDERS)
+        skipped = {"__pycache__"} | (GENERATED_FOLDERS if folder == root else set())
+        folders[:] = sorted(set(folders) - skipped)
         for name in names:
             path = os.path.relpath(os.path.join(folder, name), root)
             found.append(path.replace(os.sep, "/"))
