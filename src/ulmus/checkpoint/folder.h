@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ulmus::checkpoint {
+
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kInfoName = "info.json";
+
+/// A checkpoint of a run's folder of checkpoints.
+struct Entry {
+  std::int64_t step;
+  std::filesystem::path path;
+};
+
+/// "step-00000100"; more digits when they are needed.
+std::string folder_name(std::int64_t step);
+
+/// All checkpoints of a folder by rising step. They are complete, since a checkpoint gets its name
+/// only when all of it is on the disk; whether they are still good, verify() says. Anything else
+/// in the folder is left out. No folder, no checkpoints.
+std::vector<Entry> list(const std::filesystem::path& checkpoints_dir);
+
+/// The last of them.
+std::optional<Entry> newest(const std::filesystem::path& checkpoints_dir);
+
+/// Removes checkpoints, the oldest first, until `keep` >= 1 are left; never the newest. A crash
+/// leaves no half of one under its name. Returns what was removed.
+std::vector<std::filesystem::path> prune(const std::filesystem::path& checkpoints_dir,
+                                         std::int64_t keep);
+
+/// Removes step-*.part, which a save that did not end leaves behind. Returns what was removed.
+std::vector<std::filesystem::path> remove_leftovers(const std::filesystem::path& checkpoints_dir);
+
+}  // namespace ulmus::checkpoint

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ulmus/base/file.h"
+#include "ulmus/tensor/dtype.h"
+
+/// The safetensors file format, as the Hugging Face ecosystem reads and writes it:
+///
+///   8 bytes   header length n, little-endian
+///   n bytes   header: JSON, {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [b, e]}},
+///             optionally {"__metadata__": {"key": "text"}}; padded with spaces to 8 bytes
+///   the rest  data; offsets count from its start, tensors leave no hole and no overlap
+namespace ulmus::checkpoint {
+
+/// Element types of the format that this reader knows, a superset of those on devices.
+enum class FileDType : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+};
+
+std::int64_t size_of(FileDType dtype);
+/// "F32", "BF16", ...
+std::string_view name_of(FileDType dtype);
+/// Nothing when no type has this name.
+std::optional<FileDType> file_dtype_named(std::string_view name);
+FileDType file_dtype_of(DType dtype);
+
+/// One tensor of a file.
+struct FileTensor {
+  std::string name;
+  FileDType dtype = FileDType::kF32;
+  std::vector<std::int64_t> shape;
+  std::int64_t offset = 0;  ///< of its first byte, from the start of the data
+  std::int64_t bytes = 0;
+  friend bool operator==(const FileTensor&, const FileTensor&) = default;
+};
+using FileMetadata = std::map<std::string, std::string>;
+
+/// Elements of `shape`; nothing when a dimension is negative or the product times `element_bytes`
+/// leaves 63 bits.
+std::optional<std::int64_t> checked_numel(std::span<const std::int64_t> shape,
+                                          std::int64_t element_bytes);
+
+/// Gives each tensor its bytes and its offset, one after the other in the order given.
+/// Error when a shape overflows.
+void place_one_after_another(std::vector<FileTensor>& tensors);
+
+/// Everything before the data, the 8 bytes of length included. The same tensors give the same
+/// bytes. Error on an empty, reserved or repeated name.
+std::string safetensors_header(std::span<const FileTensor> tensors, const FileMetadata& metadata);
+
+/// Writes a file front to back, in pieces.
+class SafetensorsWriter {
+ public:
+  /// Creates the file and writes the header. `tensors` need no offsets or bytes.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<FileTensor> tensors,
+                    const FileMetadata& metadata);
+  /// The next bytes of the data. Error when they are more than the header promises.
+  void write(std::span<const std::byte> bytes);
+  /// Flushes to the disk. Error when bytes are missing. Without this call the file is incomplete.
+  void sync_and_close();
+
+ private:
+  std::filesystem::path path_;
+  FileWriter file_;
+  std::int64_t missing_bytes_ = 0;
+};
+
+/// Reads a file that nobody vouches for. Every length, offset and shape is checked here, once;
+/// after construction all views lie inside the mapped file and cover its data exactly once.
+class SafetensorsFile {
+ public:
+  /// InputError naming the file, and the tensor where there is one: absurd header length, broken
+  /// JSON, repeated or unknown keys, unknown dtype, sizes that disagree, overlaps, holes, bytes
+  /// after the last tensor.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  /// In the order of their data.
+  const std::vector<FileTensor>& tensors() const { return tensors_; }
+  /// Everything before the data, as safetensors_header writes it.
+  std::span<const std::byte> header_bytes() const {
+    return file_.bytes().first(static_cast<std::size_t>(data_begin_));
+  }
+  const FileMetadata& metadata() const { return metadata_; }
+  /// Nothing when there is no such tensor.
+  const FileTensor* find(std::string_view name) const;
+  /// Its data in the mapped file; any alignment.
+  std::span<const std::byte> bytes(const FileTensor& tensor) const;
+
+ private:
+  MappedFile file_;
+  std::int64_t data_begin_ = 0;
+  FileMetadata metadata_;
+  std::vector<FileTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+}  // namespace ulmus::checkpoint

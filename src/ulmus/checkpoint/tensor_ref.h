@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "ulmus/tensor/tensor_view.h"
+
+namespace ulmus::checkpoint {
+
+/// One tensor of the model or the optimizer, where it lives and where it is saved.
+struct TensorRef {
+  std::string name;                 ///< global and complete: "layers.0.moe.experts.up"
+  std::string file_group;           ///< it lies in <file_group>.safetensors: "layer-00"
+  TensorView view;                  ///< f32 or f64, contiguous
+  std::int64_t slice_elements = 0;  ///< of one expert's slice; numel when unstacked
+};
+
+/// Moments are tensors of their own: the weight's name with one of these suffixes.
+inline constexpr std::string_view kFirstMomentSuffix = ".exp_avg";
+inline constexpr std::string_view kSecondMomentSuffix = ".exp_avg_sq";
+
+/// What info.json holds beside the manifest: layout, device, versions, host, time. For people;
+/// nothing is ever computed from it.
+using Info = std::map<std::string, std::string>;
+
+}  // namespace ulmus::checkpoint

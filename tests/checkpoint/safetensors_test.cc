@@ -1,0 +1,184 @@
+#include "ulmus/checkpoint/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/checkpoint/temp_folder.h"
+#include "ulmus/base/error.h"
+#include "ulmus/base/philox.h"
+
+namespace ulmus::checkpoint {
+namespace {
+
+using test::message_of;
+using test::slurp;
+using test::spill;
+using ::testing::HasSubstr;
+
+std::string with_length(std::uint64_t length, const std::string& rest) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + rest;
+}
+
+std::string file_of(const std::string& header, const std::string& data) {
+  return with_length(header.size(), header + data);
+}
+
+class Safetensors : public ::testing::Test {
+ protected:
+  /// The refusal of a file with these bytes; empty when it is read.
+  std::string refusal(const std::string& bytes) {
+    spill(path(), bytes);
+    return message_of<InputError>([&] { SafetensorsFile file(path()); });
+  }
+  std::filesystem::path path() const { return folder_.path() / "x.safetensors"; }
+
+ private:
+  test::TempFolder folder_;
+};
+
+TEST_F(Safetensors, WritesTheBytesOfTheFormat) {
+  const float values[] = {1.0F, -2.0F};
+  SafetensorsWriter writer(path(), {{"b", FileDType::kF32, {2, 1}}, {"a", FileDType::kU8, {3}}},
+                           {{"format", "pt"}});
+  writer.write(std::as_bytes(std::span(values)));
+  writer.write(test::as_bytes("xyz"));
+  writer.sync_and_close();
+
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+      R"("a":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  while (header.size() % 8 != 0)
+    header += ' ';
+  std::string data(8, '\0');
+  std::memcpy(data.data(), values, 8);
+  EXPECT_EQ(slurp(path()), file_of(header, data + "xyz"));
+
+  const SafetensorsFile file(path());
+  ASSERT_EQ(file.tensors().size(), 2);
+  EXPECT_EQ(file.tensors()[0], (FileTensor{"b", FileDType::kF32, {2, 1}, 0, 8}));
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(std::memcmp(file.bytes(*file.find("b")).data(), values, 8), 0);
+  EXPECT_EQ(std::memcmp(file.bytes(*file.find("a")).data(), "xyz", 3), 0);
+  EXPECT_EQ(file.find("c"), nullptr);
+}
+
+TEST_F(Safetensors, ReadsEveryTypeAndForeignHeaders) {
+  // No padding, spaces, other key order, tensors not in the order of their data.
+  const std::string header = R"({ "z":{"shape":[],"data_offsets":[2,10],"dtype":"I64"},)"
+                             R"("n":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]},)"
+                             R"("e":{"dtype":"F16","shape":[0,7],"data_offsets":[10,10]} } )";
+  spill(path(), file_of(header, "0123456789"));
+  const SafetensorsFile file(path());
+  ASSERT_EQ(file.tensors().size(), 3);
+  EXPECT_EQ(file.tensors()[0].name, "n");
+  EXPECT_EQ(file.tensors()[1].name, "z");
+  EXPECT_EQ(file.bytes(*file.find("z")).size(), 8);
+  EXPECT_EQ(file.bytes(*file.find("e")).size(), 0);
+  for (const char* name : {"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32",
+                           "U16", "U8", "BOOL"}) {
+    const auto dtype = file_dtype_named(name);
+    ASSERT_TRUE(dtype.has_value()) << name;
+    EXPECT_EQ(name_of(*dtype), name);
+    EXPECT_GT(size_of(*dtype), 0);
+  }
+}
+
+TEST_F(Safetensors, RefusesAbsurdLengths) {
+  EXPECT_THAT(refusal(""), HasSubstr("too few"));
+  EXPECT_THAT(refusal("1234567"), HasSubstr("too few"));
+  EXPECT_THAT(refusal(with_length(UINT64_MAX, "{}")), HasSubstr("header length 18446744073709551"));
+  EXPECT_THAT(refusal(with_length(100'000'001, "{}")), HasSubstr("header length 100000001"));
+  EXPECT_THAT(refusal(with_length(3, "{}")), HasSubstr("header length 3 in a file of 10 bytes"));
+  EXPECT_THAT(refusal(with_length(0, "{}")), HasSubstr("not a JSON object"));
+  EXPECT_THAT(refusal(with_length(2, "[]")), HasSubstr("not a JSON object"));
+  EXPECT_EQ(refusal(with_length(2, "{}")), "");
+}
+
+TEST_F(Safetensors, RefusesTensorsThatDoNotFit) {
+  const auto one = [](const std::string& entry) { return "{\"t\":{" + entry + "}}"; };
+  const struct {
+    std::string header;
+    const char* message;
+  } cases[] = {
+      {one(R"("dtype":"F32","shape":[2],"data_offsets":[0,12])"), "need 8 bytes"},
+      {one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16])"), "outside the file's data"},
+      {one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), "run backwards"},
+      {one(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])"), "after the last tensor"},
+      {one(R"("dtype":"F32","shape":[2],"data_offsets":[4,12])"), "belong to no tensor"},
+      {one(R"("dtype":"F33","shape":[3],"data_offsets":[0,12])"), "dtype \"F33\""},
+      {one(R"("dtype":"F32","shape":[-3],"data_offsets":[0,12])"), "whole number"},
+      {one(R"("dtype":"F32","shape":[3.0],"data_offsets":[0,12])"), "whole number"},
+      {one(R"("dtype":"F32","shape":3,"data_offsets":[0,12])"), "\"shape\" must be an array"},
+      {one(R"("dtype":"F32","shape":[3],"data_offsets":[0])"), "two numbers"},
+      {one(R"("dtype":"F32","shape":[3],"data_offsets":[0,12,13])"), "two numbers"},
+      {one(R"("dtype":"F32","shape":[3])"), "\"data_offsets\" is missing"},
+      {one(R"("dtype":"F32","shape":[3],"data_offsets":[0,12],"more":1)"), "unknown key"},
+      {one(R"("dtype":"F32","shape":[9223372036854775807,2],"data_offsets":[0,12])"), "too many"},
+      {one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])"), "too many"},
+      {one(R"("dtype":"U8","shape":[9223372036854775807],)"
+           R"("data_offsets":[0,9223372036854775807])"),
+       "outside the file's data"},
+      {one(R"("dtype":"U8","shape":[0],)"
+           R"("data_offsets":[9223372036854775807,9223372036854775807])"),
+       "outside the file's data"},
+      {R"({"t":7})", "not an object"},
+      {R"({"":{"dtype":"U8","shape":[12],"data_offsets":[0,12]}})", "needs a name"},
+      {R"({"__metadata__":[]})", "__metadata__"},
+      {R"({"__metadata__":{"a":1}})", "must be a string"},
+      {R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
+       R"("u":{"dtype":"U8","shape":[8],"data_offsets":[4,12]}})",
+       "\"u\": overlaps"},
+      {R"({"t":{"dtype":"U8","shape":[12],"data_offsets":[0,12]},)"
+       R"("t":{"dtype":"U8","shape":[12],"data_offsets":[0,12]}})",
+       "\"t\" is given twice"},
+      {R"({"t":)", "not valid JSON"},
+  };
+  for (const auto& [header, message] : cases) {
+    EXPECT_THAT(refusal(file_of(header, std::string(12, 'd'))), HasSubstr(message)) << header;
+  }
+}
+
+TEST_F(Safetensors, AnyDamageIsRefusedOrReadInsideTheFile) {
+  SafetensorsWriter writer(path(), {{"a.b", FileDType::kF32, {2, 3}}, {"c", FileDType::kU8, {5}}},
+                           {{"k", "v"}});
+  writer.write(test::as_bytes(std::string(29, 'd')));
+  writer.sync_and_close();
+  const std::string good = slurp(path());
+  const PhiloxKey key = philox_key(7, RandomPurpose::kTest, "damage");
+  int refused = 0;
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    const PhiloxCounter draw = philox(key, {i, 0, 0, 0});
+    std::string bytes = good;
+    bytes[draw[0] % bytes.size()] = static_cast<char>(draw[1]);
+    if (draw[2] % 4 == 0) bytes.resize(draw[3] % (bytes.size() + 20), 'x');
+    spill(path(), bytes);
+    refused += message_of<InputError>([&] {
+                 const SafetensorsFile file(path());
+                 std::size_t sum = file.header_bytes().size();
+                 for (const FileTensor& tensor : file.tensors())
+                   sum += file.bytes(tensor).size();
+                 EXPECT_EQ(sum, bytes.size());
+               }).empty()
+                   ? 0
+                   : 1;
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST_F(Safetensors, WriterHoldsItsPromise) {
+  SafetensorsWriter writer(path(), {{"a", FileDType::kU8, {3}}}, {});
+  EXPECT_THROW(writer.write(test::as_bytes("abcd")), Error);
+  writer.write(test::as_bytes("ab"));
+  EXPECT_THROW(writer.sync_and_close(), Error);
+  EXPECT_THROW(
+      SafetensorsWriter(path(), {{"a", FileDType::kU8, {1}}, {"a", FileDType::kU8, {1}}}, {}),
+      Error);
+  EXPECT_THROW(SafetensorsWriter(path(), {{"__metadata__", FileDType::kU8, {1}}}, {}), Error);
+}
+
+}  // namespace
+}  // namespace ulmus::checkpoint
