@@ -18,7 +18,8 @@ std::vector<double> random_direction(const std::string& name, std::size_t n) {
     direction[i] = philox_truncated_normal(key, i, 3.0);
     norm_sq += direction[i] * direction[i];
   }
-  for (double& d : direction) d /= std::sqrt(norm_sq);
+  for (double& d : direction)
+    d /= std::sqrt(norm_sq);
   return direction;
 }
 
@@ -40,7 +41,8 @@ void check_gradients(const model::ModelConfig& config, const HostTokens& tokens,
     }
     const auto objective_at = [&](double step) {
       std::vector<double> moved = values;
-      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+      for (std::size_t i = 0; i < moved.size(); ++i)
+        moved[i] += step * direction[i];
       harness.write(parameter.value, moved);
       return harness.objective(tokens, micro_sequences);
     };
@@ -73,9 +75,8 @@ TEST(LanguageModelGradients, OutputNormSigmoidRouterSumToOneTied) {
   config.norm = model::NormPlacement::kOutput;
   config.qk_norm = nn::QkNorm::kNone;
   config.tied = true;
-  config.moe.rule = {.gate = ops::RouterGate::kSigmoid,
-                     .weights = ops::RouteWeights::kSumToOne,
-                     .scale = 2.5};
+  config.moe.rule = {
+      .gate = ops::RouterGate::kSigmoid, .weights = ops::RouteWeights::kSumToOne, .scale = 2.5};
   check_gradients(config, random_tokens(2, 10, config.vocab, 4, false), 2, 0.0);
 }
 

@@ -12,13 +12,15 @@ namespace {
 
 double max_abs(const std::vector<double>& values) {
   double largest = 0.0;
-  for (const double value : values) largest = std::max(largest, std::abs(value));
+  for (const double value : values)
+    largest = std::max(largest, std::abs(value));
   return largest;
 }
 
 double norm(const std::vector<double>& values) {
   double sum = 0.0;
-  for (const double value : values) sum += value * value;
+  for (const double value : values)
+    sum += value * value;
   return std::sqrt(sum);
 }
 
@@ -95,13 +97,15 @@ TEST(LanguageModel, IsCausalAndSeparatesDocuments) {
   HostTokens later = tokens;
   later.tokens[kChanged] = (later.tokens[kChanged] + 1) % 23;
   const auto after = harness.logits(later, 0, 12);
-  for (std::int64_t i = 0; i < kChanged; ++i) EXPECT_EQ(row(before, i), row(after, i)) << i;
+  for (std::int64_t i = 0; i < kChanged; ++i)
+    EXPECT_EQ(row(before, i), row(after, i)) << i;
   EXPECT_NE(row(before, kChanged), row(after, kChanged));
   HostTokens earlier = tokens;
   earlier.tokens[0] = (earlier.tokens[0] + 1) % 23;
   const auto changed = harness.logits(earlier, 0, 12);
   EXPECT_NE(row(before, 1), row(changed, 1));
-  for (std::int64_t i = kSecondDocument; i < 9; ++i) EXPECT_EQ(row(before, i), row(changed, i)) << i;
+  for (std::int64_t i = kSecondDocument; i < 9; ++i)
+    EXPECT_EQ(row(before, i), row(changed, i)) << i;
 }
 
 /// Decoding with the cache, prompt at once and then token by token, gives the logits of the

@@ -10,7 +10,7 @@ namespace ulmus::test {
 
 namespace {
 
-constexpr std::int64_t kArenaBytes = std::int64_t{1} << 26U;
+constexpr std::int64_t kArenaBytes = std::int64_t{1} << 24U;
 
 DType dtype_of(Backend backend) { return backend == Backend::kRef ? DType::kF64 : DType::kF32; }
 
@@ -42,12 +42,12 @@ HostTokens random_tokens(std::int64_t num_sequences, std::int64_t sequence_lengt
     for (std::int64_t i = 0; i < sequence_length; ++i) {
       const auto bits = philox(key, {static_cast<std::uint32_t>(b), static_cast<std::uint32_t>(i)});
       const bool is_valid = i < sequence_length - padding;
-      const bool ends_document = documents && (i == split - 1 || i == sequence_length - padding - 1);
+      const bool ends_document =
+          documents && (i == split - 1 || i == sequence_length - padding - 1);
       host.tokens.push_back(is_valid ? static_cast<std::int32_t>(bits[0] % vocab) : 0);
       host.targets.push_back(is_valid && !ends_document ? static_cast<std::int32_t>(bits[1] % vocab)
                                                         : -1);
-      host.first_key.push_back(
-          static_cast<std::int32_t>(!is_valid ? i : (i >= split ? split : 0)));
+      host.first_key.push_back(static_cast<std::int32_t>(!is_valid ? i : (i >= split ? split : 0)));
       host.valid.push_back(is_valid ? 1 : 0);
     }
   }
@@ -73,7 +73,8 @@ ModelHarness::ModelHarness(const model::ModelConfig& model_config, Backend backe
                                     .head_chunk = 7,
                                     .head_z_loss = head_z_loss},
       exchange, *parameters, *values);
-  record = std::make_unique<model::StepRecord>(*values, model->num_moe_layers(), config.moe.experts);
+  record =
+      std::make_unique<model::StepRecord>(*values, model->num_moe_layers(), config.moe.experts);
   host = record->make_host();
   activations = model->allocate_activations(*activations_arena, max_sequences, sequence_length,
                                             model::LanguageModel::Keep::kTraining);
@@ -174,7 +175,8 @@ void ModelHarness::write(TensorView view, const std::vector<double>& new_values)
 
 std::map<std::string, std::vector<double>> ModelHarness::gradients() {
   std::map<std::string, std::vector<double>> all;
-  for (const nn::Parameter& parameter : parameters->all()) all[parameter.name] = read(parameter.grad);
+  for (const nn::Parameter& parameter : parameters->all())
+    all[parameter.name] = read(parameter.grad);
   return all;
 }
 

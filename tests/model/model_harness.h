@@ -17,10 +17,10 @@ namespace ulmus::test {
 struct HostTokens {
   std::int64_t num_sequences = 0;
   std::int64_t sequence_length = 0;
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
-  std::vector<std::int32_t> first_key;
-  std::vector<std::uint8_t> valid;
+  std::vector<std::int32_t> tokens{};
+  std::vector<std::int32_t> targets{};
+  std::vector<std::int32_t> first_key{};
+  std::vector<std::uint8_t> valid{};
 
   std::int64_t loss_tokens() const;
   std::int64_t valid_tokens() const;

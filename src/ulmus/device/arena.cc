@@ -43,9 +43,8 @@ Workspace::Workspace(Device& device, std::int64_t capacity_bytes)
 
 TensorView ScratchScope::take(DType dtype, const Shape& shape) {
   const std::int64_t bytes = aligned(shape.numel() * size_of(dtype));
-  ULMUS_CHECK(workspace_.used_bytes_ + bytes <= workspace_.capacity_bytes_,
-              "workspace: ", bytes, " bytes asked for, ",
-              workspace_.capacity_bytes_ - workspace_.used_bytes_, " of ",
+  ULMUS_CHECK(workspace_.used_bytes_ + bytes <= workspace_.capacity_bytes_, "workspace: ", bytes,
+              " bytes asked for, ", workspace_.capacity_bytes_ - workspace_.used_bytes_, " of ",
               workspace_.capacity_bytes_, " are left");
   const TensorView view(workspace_.memory_->address() + workspace_.used_bytes_, dtype, shape);
   workspace_.used_bytes_ += bytes;

@@ -3,6 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
 
 namespace ulmus {
 
@@ -54,6 +57,32 @@ void Device::read_to_host(std::span<std::byte> to, ConstTensorView from) {
   ++transfers_.host_reads;
   transfers_.host_read_bytes += bytes_of(to);
   if (!to.empty()) do_copy_out(to, static_cast<const std::byte*>(from.raw_data()));
+}
+
+namespace {
+
+/// First number of a file of the kernel; nothing when there is no such file or it says "max".
+std::int64_t number_in(const char* path, std::int64_t otherwise) {
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  return file >> number ? number : otherwise;
+}
+
+}  // namespace
+
+std::int64_t available_memory_bytes() {
+  constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+  std::int64_t available = kUnlimited;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    constexpr std::string_view kKey = "MemAvailable:";
+    if (line.starts_with(kKey)) available = std::stoll(line.substr(kKey.size())) * 1024;
+  }
+  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", kUnlimited);
+  if (limit != kUnlimited) {
+    available = std::min(available, limit - number_in("/sys/fs/cgroup/memory.current", 0));
+  }
+  return available;
 }
 
 int available_threads() {

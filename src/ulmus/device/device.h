@@ -23,11 +23,11 @@ std::string_view name_of(Backend backend);
 
 /// What crossed between host and device since the last reset.
 struct TransferCounters {
-  std::int64_t host_reads = 0;         ///< calls of read_to_host: a steady step makes exactly one
+  std::int64_t host_reads = 0;  ///< calls of read_to_host: a steady step makes exactly one
   std::int64_t host_read_bytes = 0;
-  std::int64_t staged_in = 0;          ///< calls of copy_to_device (batches, checkpoints)
+  std::int64_t staged_in = 0;  ///< calls of copy_to_device (batches, checkpoints)
   std::int64_t staged_in_bytes = 0;
-  std::int64_t staged_out = 0;         ///< calls of copy_to_host (checkpoints)
+  std::int64_t staged_out = 0;  ///< calls of copy_to_host (checkpoints)
   std::int64_t staged_out_bytes = 0;
 };
 
@@ -100,5 +100,9 @@ std::unique_ptr<Device> make_meta_device(int num_threads);
 
 /// Threads that the process may use (its CPU affinity mask).
 int available_threads();
+
+/// Bytes of memory that the system could hand out now without swapping (MemAvailable), or the
+/// room left in the process's cgroup when that is less.
+std::int64_t available_memory_bytes();
 
 }  // namespace ulmus

@@ -6,7 +6,8 @@ namespace ulmus {
 
 MeterEntry& Meter::entry_of(std::string_view operation) {
   std::size_t idx = 0;
-  while (idx < num_entries_ && entries_[idx].operation != operation) ++idx;
+  while (idx < num_entries_ && entries_[idx].operation != operation)
+    ++idx;
   if (idx == num_entries_) {
     ULMUS_CHECK(num_entries_ < kMaxOperations, "more than ", kMaxOperations, " operations");
     entries_[num_entries_++] = {.operation = operation};
@@ -29,7 +30,8 @@ void Meter::reset() { num_entries_ = 0; }
 
 double Meter::useful_flops() const {
   double sum = 0.0;
-  for (const MeterEntry& entry : entries()) sum += entry.useful_flops;
+  for (const MeterEntry& entry : entries())
+    sum += entry.useful_flops;
   return sum;
 }
 

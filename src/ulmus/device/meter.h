@@ -9,11 +9,11 @@ namespace ulmus {
 
 /// What one kind of operation did since the last reset.
 struct MeterEntry {
-  std::string_view operation;      ///< a string literal of the front door
+  std::string_view operation;  ///< a string literal of the front door
   std::int64_t calls = 0;
-  double useful_flops = 0.0;       ///< multiply and add count two; recomputation is not useful
-  double moved_bytes = 0.0;        ///< operands read and written once
-  double seconds = 0.0;            ///< in kernels, where the device is synchronous (cpu); else 0
+  double useful_flops = 0.0;  ///< multiply and add count two; recomputation is not useful
+  double moved_bytes = 0.0;   ///< operands read and written once
+  double seconds = 0.0;       ///< in kernels, where the device is synchronous (cpu); else 0
 };
 
 /// Books every operation that passes a front door, on every device. Real runs read useful FLOP/s

@@ -36,15 +36,13 @@ Block::Block(const Config& config, nn::ParameterSet& parameters)
                              parameters, name_ + ".attention");
   feed_forward_norms_ = add_norms(".feed_forward");
   if (is_dense_) {
-    dense_ = nn::FeedForward(
-        {.width = width_, .hidden = model.ffn_hidden, .init_std = model.init_std}, parameters,
-        name_ + ".feed_forward");
+    dense_ =
+        nn::FeedForward({.width = width_, .hidden = model.ffn_hidden, .init_std = model.init_std},
+                        parameters, name_ + ".feed_forward");
   } else {
-    moe_ = nn::Moe({.width = width_,
-                    .moe = model.moe,
-                    .init_std = model.init_std,
-                    .seed = config.seed},
-                   *config.exchange, parameters, *config.buffers, name_ + ".moe");
+    moe_ = nn::Moe(
+        {.width = width_, .moe = model.moe, .init_std = model.init_std, .seed = config.seed},
+        *config.exchange, parameters, *config.buffers, name_ + ".moe");
   }
 }
 
@@ -169,16 +167,15 @@ void Block::backward_input(TensorView grad_x, ConstTensorView grad_out, const nn
                            const nn::StepScale& scale, const Saved& saved, Pending& pending,
                            const ExecContext& ctx) const {
   const TensorView grad_mid = pending.grad_mid.rows(0, grad_out.dim(0));
-  branch_backward(grad_mid, grad_out, feed_forward_norms_, saved.feed_forward_branch,
-                  pending.feed_forward_branch, ctx,
-                  [&](TensorView grad_input, ConstTensorView grad_y) {
-                    if (is_dense_) {
-                      dense_.backward_input(grad_input, grad_y, saved.dense, pending.dense, ctx);
-                    } else {
-                      moe_.backward_input(grad_input, grad_y, batch, scale, saved.moe, pending.moe,
-                                          ctx);
-                    }
-                  });
+  branch_backward(
+      grad_mid, grad_out, feed_forward_norms_, saved.feed_forward_branch,
+      pending.feed_forward_branch, ctx, [&](TensorView grad_input, ConstTensorView grad_y) {
+        if (is_dense_) {
+          dense_.backward_input(grad_input, grad_y, saved.dense, pending.dense, ctx);
+        } else {
+          moe_.backward_input(grad_input, grad_y, batch, scale, saved.moe, pending.moe, ctx);
+        }
+      });
   branch_backward(grad_x, grad_mid, attention_norms_, saved.attention_branch,
                   pending.attention_branch, ctx,
                   [&](TensorView grad_input, ConstTensorView grad_y) {

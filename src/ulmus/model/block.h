@@ -28,28 +28,28 @@ class Block {
 
   /// One residual branch.
   struct BranchSaved {
-    TensorView normed;            ///< [max N, D] input of the branch; without an input norm empty
-    TensorView y;                 ///< [max N, D] output before its norm; without one empty
+    TensorView normed;  ///< [max N, D] input of the branch; without an input norm empty
+    TensorView y;       ///< [max N, D] output before its norm; without one empty
     nn::RmsNorm::Saved norm_in;
     nn::RmsNorm::Saved norm_out;
   };
   struct BranchPending {
-    TensorView grad_y;            ///< [max N, D] gradient of y; without an output norm empty
+    TensorView grad_y;  ///< [max N, D] gradient of y; without an output norm empty
   };
   struct Saved {
     BranchSaved attention_branch;
     nn::Attention::Saved attention;
-    TensorView x_mid;             ///< [max N, D]
+    TensorView x_mid;  ///< [max N, D]
     BranchSaved feed_forward_branch;
     nn::FeedForward::Saved dense;
     nn::Moe::Saved moe;
-    TensorView x_out;             ///< [max N, D]
+    TensorView x_out;  ///< [max N, D]
   };
   /// Operands of the weight half; blocks run one after the other share one.
   struct Pending {
     BranchPending attention_branch;
     nn::Attention::Pending attention;
-    TensorView grad_mid;          ///< [max N, D]
+    TensorView grad_mid;  ///< [max N, D]
     BranchPending feed_forward_branch;
     nn::FeedForward::Pending dense;
     nn::Moe::Pending moe;

@@ -24,7 +24,7 @@ enum class YarnLayers : std::uint8_t { kAll, kFull };
 
 struct RopeOptions {
   double theta = 10000.0;
-  double yarn_factor = 1.0;           ///< 1: off
+  double yarn_factor = 1.0;  ///< 1: off
   std::int64_t yarn_original_length = 0;
   double yarn_beta_fast = 32.0;
   double yarn_beta_slow = 1.0;
@@ -32,10 +32,10 @@ struct RopeOptions {
 };
 
 struct WindowOptions {
-  std::int64_t size = 0;              ///< keys a windowed layer sees, its own included; 0: no windows
+  std::int64_t size = 0;  ///< keys a windowed layer sees, its own included; 0: no windows
   /// Repeated over the layers; the default is full attention everywhere.
   std::vector<LayerType> pattern = {LayerType::kFull};
-  bool last_full = true;              ///< the last layer is full whatever the pattern says
+  bool last_full = true;  ///< the last layer is full whatever the pattern says
 };
 
 /// Everything that the shape and the function of a model depend on ([model] and [moe]).
@@ -44,7 +44,7 @@ struct ModelConfig {
   std::int64_t d_model = 0;
   int layers = 0;
   int heads = 0;
-  int kv_heads = 0;                   ///< divides heads
+  int kv_heads = 0;  ///< divides heads
   std::int64_t head_dim = 0;
   std::int64_t vocab = 0;
   NormPlacement norm = NormPlacement::kPre;
@@ -52,13 +52,13 @@ struct ModelConfig {
   nn::QkNorm qk_norm = nn::QkNorm::kFull;
   RopeOptions rope;
   WindowOptions window;
-  int dense_layers = 0;               ///< the first layers have a dense feed-forward
-  std::int64_t ffn_hidden = 0;        ///< its hidden width
-  bool tied = false;                  ///< the head uses the embedding's weight
+  int dense_layers = 0;         ///< the first layers have a dense feed-forward
+  std::int64_t ffn_hidden = 0;  ///< its hidden width
+  bool tied = false;            ///< the head uses the embedding's weight
   double embed_scale = 1.0;
   bool embed_norm = false;
   double init_std = 0.02;
-  nn::MoeConfig moe;                  ///< of the other layers
+  nn::MoeConfig moe;  ///< of the other layers
 
   /// Gives their values to the keys that a family derives from others and that nobody set:
   /// head_dim (d_model / heads), kv_heads, embed_scale, window.pattern, moe.shared_hidden.

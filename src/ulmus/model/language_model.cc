@@ -189,8 +189,7 @@ void LanguageModel::backward(const nn::Batch& batch, const nn::StepScale& scale,
   for (int layer = config_.layers - 1; layer >= 0; --layer) {
     const auto idx = static_cast<std::size_t>(layer);
     const Block& block = blocks_[idx];
-    Block::Pending& pending =
-        block.is_moe() ? activations.pending_moe : activations.pending_dense;
+    Block::Pending& pending = block.is_moe() ? activations.pending_moe : activations.pending_dense;
     block.backward_input(grad(1 - current), grad(current), batch, scale, activations.blocks[idx],
                          pending, ctx);
     block.backward_weight(activations.blocks[idx], pending, ctx);
@@ -226,17 +225,16 @@ void LanguageModel::forward_logits(TensorView logits, std::int64_t rows_begin,
                                    const nn::Batch& batch, Activations& activations,
                                    const StepRecord& record, const ExecContext& ctx) const {
   const ConstTensorView x = forward(batch, {}, activations, record, ctx);
-  ops::matmul({.out = logits,
-               .a = x.rows(rows_begin, rows_begin + logits.dim(0)),
-               .b = head_.value},
-              ctx);
+  ops::matmul(
+      {.out = logits, .a = x.rows(rows_begin, rows_begin + logits.dim(0)), .b = head_.value}, ctx);
 }
 
 LanguageModel::DecodeState LanguageModel::allocate_decode(Arena& arena,
                                                           std::int64_t max_length) const {
   DecodeState state;
   state.activations = allocate_activations(arena, 1, max_length, Keep::kForward);
-  for (const Block& block : blocks_) state.caches.push_back(block.allocate_cache(arena, max_length));
+  for (const Block& block : blocks_)
+    state.caches.push_back(block.allocate_cache(arena, max_length));
   return state;
 }
 

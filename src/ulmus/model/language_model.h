@@ -15,8 +15,8 @@ class LanguageModel {
  public:
   struct Options {
     std::uint64_t seed = 0;
-    std::int64_t max_positions = 0;   ///< longest sequence
-    std::int64_t head_chunk = 256;    ///< rows of logits that exist at once
+    std::int64_t max_positions = 0;  ///< longest sequence
+    std::int64_t head_chunk = 256;   ///< rows of logits that exist at once
     double head_z_loss = 0.0;
   };
   /// What a forward pass leaves for the backward pass. kTraining keeps every block's; kForward
@@ -24,13 +24,13 @@ class LanguageModel {
   enum class Keep : std::uint8_t { kTraining, kForward };
   struct Activations {
     Keep keep = Keep::kTraining;
-    TensorView embedded;                ///< [max N, D]
-    TensorView embedded_normed;         ///< [max N, D]; empty without embed_norm
+    TensorView embedded;         ///< [max N, D]
+    TensorView embedded_normed;  ///< [max N, D]; empty without embed_norm
     nn::RmsNorm::Saved embed_norm;
     std::vector<Block::Saved> blocks;
-    TensorView final_normed;            ///< [max N, D]
+    TensorView final_normed;  ///< [max N, D]
     nn::RmsNorm::Saved final_norm;
-    TensorView grad[2];                 ///< [max N, D] each: gradient of the residual stream
+    TensorView grad[2];  ///< [max N, D] each: gradient of the residual stream
     Block::Pending pending_dense;
     Block::Pending pending_moe;
   };
@@ -58,7 +58,8 @@ class LanguageModel {
   /// Adds a micro-batch's loss to the record only.
   void forward_loss(const nn::Batch& batch, const nn::StepScale& scale, Activations& activations,
                     const StepRecord& record, const ExecContext& ctx) const;
-  /// logits [n, V] overwritten: the rows of the batch that `rows_begin` starts, from a forward pass.
+  /// logits [n, V] overwritten: the rows of the batch that `rows_begin` starts, from a forward
+  /// pass.
   void forward_logits(TensorView logits, std::int64_t rows_begin, const nn::Batch& batch,
                       Activations& activations, const StepRecord& record,
                       const ExecContext& ctx) const;
@@ -100,7 +101,7 @@ class LanguageModel {
 /// Parameters of a model by role, without building it on a device.
 struct ParameterCounts {
   std::int64_t total = 0;
-  std::int64_t active = 0;   ///< experts counted top_k times instead of E times
+  std::int64_t active = 0;  ///< experts counted top_k times instead of E times
 };
 ParameterCounts count_parameters(const nn::ParameterSet& parameters, const ModelConfig& config);
 

@@ -35,8 +35,8 @@ StepRecord::StepRecord(Arena& arena, int num_moe_layers, int num_experts)
     return view;
   };
   gate_ = next(DType::kF64, gate_words);
-  sums_ = bytes_.rows(begin * kWord, (begin + sum_words) * kWord)
-              .reinterpret(DType::kF64, {sum_words});
+  sums_ =
+      bytes_.rows(begin * kWord, (begin + sum_words) * kWord).reinterpret(DType::kF64, {sum_words});
   loss_sums_ = next(DType::kF64, 2);
   balance_ = next(DType::kF64, layers);
   z_sums_ = next(DType::kF64, layers);
@@ -75,8 +75,10 @@ void StepRecord::read(Host& host, Device& device) const {
   take(&host.head_z, 1, from);
   take(host.balance.data(), num_moe_layers_, from);
   take(host.z_sums.data(), num_moe_layers_, from);
-  for (auto& sums : host.score_sums) take(sums.data(), num_experts_, from);
-  for (auto& counts : host.counts) take(counts.data(), num_experts_, from);
+  for (auto& sums : host.score_sums)
+    take(sums.data(), num_experts_, from);
+  for (auto& counts : host.counts)
+    take(counts.data(), num_experts_, from);
 }
 
 }  // namespace ulmus::model

@@ -16,16 +16,14 @@ class StepRecord {
  public:
   /// The host's copy of a record.
   struct Host {
-    std::vector<double> gate;                      ///< [kNumGateFields]
-    double loss_ce = 0.0;                          ///< cross-entropy / S_tok, summed over the step
-    double head_z = 0.0;                           ///< mean of the head's lse^2
-    std::vector<double> balance;                   ///< [L] balance loss of each mixture layer
-    std::vector<double> z_sums;                    ///< [L] sum of lse^2 over tokens
-    std::vector<std::vector<double>> score_sums;   ///< [L][E]
-    std::vector<std::vector<std::int64_t>> counts; ///< [L][E]
-    double gate_field(ops::GateField field) const {
-      return gate[static_cast<std::size_t>(field)];
-    }
+    std::vector<double> gate;                       ///< [kNumGateFields]
+    double loss_ce = 0.0;                           ///< cross-entropy / S_tok, summed over the step
+    double head_z = 0.0;                            ///< mean of the head's lse^2
+    std::vector<double> balance;                    ///< [L] balance loss of each mixture layer
+    std::vector<double> z_sums;                     ///< [L] sum of lse^2 over tokens
+    std::vector<std::vector<double>> score_sums;    ///< [L][E]
+    std::vector<std::vector<std::int64_t>> counts;  ///< [L][E]
+    double gate_field(ops::GateField field) const { return gate[static_cast<std::size_t>(field)]; }
   };
 
   StepRecord(Arena& arena, int num_moe_layers, int num_experts);

@@ -101,8 +101,9 @@ void Attention::project(TensorView q, TensorView k, TensorView v, ConstTensorVie
                     saved.k_norm, ctx);
   }
   for (const TensorView& rotated : {q.split_last(config_.heads), k.split_last(config_.kv_heads)}) {
-    ops::rope({.y = rotated, .x = rotated, .table = config_.rope_table, .positions = batch.positions},
-              ctx);
+    ops::rope(
+        {.y = rotated, .x = rotated, .table = config_.rope_table, .positions = batch.positions},
+        ctx);
   }
 }
 

@@ -26,10 +26,10 @@ struct Batch {
 
 /// Denominators of the step's objective (design, law 1), and where the step stands.
 struct StepScale {
-  double loss_tokens = 1.0;       ///< S_tok: valid loss tokens of the whole optimizer step
-  double routed_tokens = 1.0;     ///< T_step: routed tokens of the whole optimizer step
+  double loss_tokens = 1.0;    ///< S_tok: valid loss tokens of the whole optimizer step
+  double routed_tokens = 1.0;  ///< T_step: routed tokens of the whole optimizer step
   std::int64_t step = 0;
-  std::int64_t first_token = 0;   ///< index of the micro-batch's token 0 in the step's order
+  std::int64_t first_token = 0;  ///< index of the micro-batch's token 0 in the step's order
 };
 
 }  // namespace ulmus::nn

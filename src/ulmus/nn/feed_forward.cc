@@ -18,7 +18,8 @@ FeedForward::FeedForward(const Config& config, ParameterSet& parameters, const s
 FeedForward::Saved FeedForward::allocate(Arena& arena, const std::string& name,
                                          std::int64_t max_tokens) const {
   const DType dtype = params_.down.value.dtype();
-  return {.x = {}, .gate_up = arena.allocate(name + ".gate_up", dtype, {max_tokens, 2 * config_.hidden})};
+  return {.x = {},
+          .gate_up = arena.allocate(name + ".gate_up", dtype, {max_tokens, 2 * config_.hidden})};
 }
 
 FeedForward::Pending FeedForward::allocate_pending(Arena& arena, const std::string& name,

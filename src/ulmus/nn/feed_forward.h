@@ -20,14 +20,14 @@ class FeedForward {
     Weight down;     ///< [D, F]
   };
   struct Saved {
-    ConstTensorView x;     ///< [N, D]: set by forward, kept by the caller
-    TensorView gate_up;    ///< [max N, 2F]
+    ConstTensorView x;   ///< [N, D]: set by forward, kept by the caller
+    TensorView gate_up;  ///< [max N, 2F]
   };
   /// Operands of the weight half, beside Saved: valid from backward_input to backward_weight.
   struct Pending {
-    ConstTensorView grad_y;    ///< [N, D]: kept by the caller
-    TensorView grad_gate_up;   ///< [max N, 2F]
-    TensorView hidden;         ///< [max N, F]
+    ConstTensorView grad_y;   ///< [N, D]: kept by the caller
+    TensorView grad_gate_up;  ///< [max N, 2F]
+    TensorView hidden;        ///< [max N, F]
   };
 
   FeedForward() = default;

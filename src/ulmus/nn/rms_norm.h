@@ -20,8 +20,8 @@ class RmsNorm {
     Weight weight;  ///< [width]
   };
   struct Saved {
-    ConstTensorView x;     ///< [rows, width]: set by forward, kept by the caller
-    TensorView inv_rms;    ///< [max rows]
+    ConstTensorView x;   ///< [rows, width]: set by forward, kept by the caller
+    TensorView inv_rms;  ///< [max rows]
   };
 
   RmsNorm() = default;

@@ -28,7 +28,7 @@ struct HeadLossArgs {
   ConstTensorView x;
   ConstTensorView weight;
   ConstTensorView targets;
-  double scale = 1.0;          ///< 1 / valid loss tokens of the whole step (design, law 1)
+  double scale = 1.0;  ///< 1 / valid loss tokens of the whole step (design, law 1)
   double z_coefficient = 0.0;
   std::int64_t chunk_rows = 256;
 };

@@ -31,9 +31,9 @@ struct RopeConfig {
   double theta = 10000.0;
   /// YaRN (Peng et al. 2023). factor 1 switches it off: plain frequencies theta^(-2p/P).
   double factor = 1.0;
-  double original_length = 0.0;     ///< context length before the extension
-  double beta_fast = 32.0;          ///< rotations above which a channel keeps its frequency
-  double beta_slow = 1.0;           ///< rotations below which a channel is fully interpolated
+  double original_length = 0.0;  ///< context length before the extension
+  double beta_fast = 32.0;       ///< rotations above which a channel keeps its frequency
+  double beta_slow = 1.0;        ///< rotations below which a channel is fully interpolated
   /// Multiplies cosines and sines. 0 means YaRN's own: 0.1 ln(factor) + 1 for factor > 1, else 1.
   double attention_factor = 0.0;
 };

@@ -47,9 +47,9 @@ struct ForcedRoutesArgs {
   ConstTensorView valid;
   ForcedRouting routing = ForcedRouting::kRandom;
   int num_experts = 1;
-  PhiloxKey key{};                ///< of (seed, random routing, layer)
+  PhiloxKey key{};  ///< of (seed, random routing, layer)
   std::int64_t step = 0;
-  std::int64_t first_token = 0;   ///< index of token 0 in the step's global order
+  std::int64_t first_token = 0;  ///< index of token 0 in the step's global order
 };
 void forced_routes(const ForcedRoutesArgs& args, const ExecContext& ctx);
 

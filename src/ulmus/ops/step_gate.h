@@ -7,16 +7,16 @@ namespace ulmus::ops {
 /// Numbers of the gate, [kNumGateFields] f64 on the device. The optimizer reads them there; the
 /// host sees them with the step's one read.
 enum class GateField : std::uint8_t {
-  kUpdate,           ///< 1: the update is applied; 0: it is skipped
-  kReason,           ///< a GateReason
-  kClip,             ///< factor on every gradient: min(1, clip / norm), 1 without clipping
-  kLoss,             ///< the objective's cross-entropy of this step
-  kNorm,             ///< global gradient norm before clipping
-  kBadTensor,        ///< index of the first tensor with a non-finite gradient, -1 if none
-  kCount,            ///< optimizer updates applied so far, this one included; kept across steps
-  kCorrection1,      ///< 1 - beta1^count
-  kCorrection2,      ///< 1 - beta2^count
-  kNonfiniteInRow,   ///< consecutive steps skipped as non-finite; kept across steps
+  kUpdate,          ///< 1: the update is applied; 0: it is skipped
+  kReason,          ///< a GateReason
+  kClip,            ///< factor on every gradient: min(1, clip / norm), 1 without clipping
+  kLoss,            ///< the objective's cross-entropy of this step
+  kNorm,            ///< global gradient norm before clipping
+  kBadTensor,       ///< index of the first tensor with a non-finite gradient, -1 if none
+  kCount,           ///< optimizer updates applied so far, this one included; kept across steps
+  kCorrection1,     ///< 1 - beta1^count
+  kCorrection2,     ///< 1 - beta2^count
+  kNonfiniteInRow,  ///< consecutive steps skipped as non-finite; kept across steps
 };
 inline constexpr int kNumGateFields = 10;
 enum class GateReason : std::uint8_t { kNone, kNonfinite, kSkipLoss, kSkipNorm };

@@ -26,13 +26,14 @@ Optimizer::Optimizer(std::vector<OptimizedTensor> tensors, const Options& option
   block_begin_.push_back(num_blocks);
   windows_ = arena.allocate("skip_windows", DType::kF64, {2 * ops::kSkipWindow + 1});
   norm_sums_ = arena.allocate("norm_sums", DType::kF64, {num_blocks});
-  tensor_begin_ = arena.allocate("tensor_begin", DType::kI64,
-                                 {static_cast<std::int64_t>(block_begin_.size())});
+  tensor_begin_ =
+      arena.allocate("tensor_begin", DType::kI64, {static_cast<std::int64_t>(block_begin_.size())});
   device.copy_to_device(tensor_begin_, std::span<const std::int64_t>(block_begin_));
 }
 
 void Optimizer::zero_gradients(const ExecContext& ctx) const {
-  for (const OptimizedTensor& tensor : tensors_) ops::fill({.x = tensor.grad, .value = 0.0}, ctx);
+  for (const OptimizedTensor& tensor : tensors_)
+    ops::fill({.x = tensor.grad, .value = 0.0}, ctx);
 }
 
 void Optimizer::step(ConstTensorView loss, double lr, const ExecContext& ctx) const {

@@ -21,7 +21,7 @@ struct OptimizedTensor {
 
 /// AdamW's state of one tensor.
 struct Moments {
-  std::string name;                 ///< of the tensor
+  std::string name;  ///< of the tensor
   TensorView first;
   TensorView second;
   std::int64_t slice_elements = 0;
@@ -29,8 +29,8 @@ struct Moments {
 
 /// Small state that a checkpoint keeps beside the moments.
 struct OptimizerState {
-  std::vector<double> gate;         ///< [kNumGateFields]
-  std::vector<double> windows;      ///< [2 * kSkipWindow + 1]
+  std::vector<double> gate;     ///< [kNumGateFields]
+  std::vector<double> windows;  ///< [2 * kSkipWindow + 1]
 };
 
 /// AdamW over all parameters, with global-norm clipping, skip-step and the non-finite law, decided

@@ -10,9 +10,9 @@ namespace ulmus::optim {
 
 /// Changes the treatment of the parameters whose name matches; of several rules the first counts.
 struct GroupRule {
-  std::string match;                    ///< `*` stands for any characters: "*.router.*"
-  double lr_scale = 1.0;                ///< multiplies the learning rate
-  std::optional<double> weight_decay;   ///< instead of optim.weight_decay
+  std::string match;                   ///< `*` stands for any characters: "*.router.*"
+  double lr_scale = 1.0;               ///< multiplies the learning rate
+  std::optional<double> weight_decay;  ///< instead of optim.weight_decay
   friend bool operator==(const GroupRule&, const GroupRule&) = default;
 };
 

@@ -19,8 +19,8 @@ double progress(std::int64_t step, std::int64_t begin, std::int64_t steps) {
 }
 
 double wsd_factor(const Phase& phase, std::int64_t step, std::int64_t steps) {
-  const auto decay = static_cast<std::int64_t>(
-      std::llround(phase.decay_fraction * static_cast<double>(steps)));
+  const auto decay =
+      static_cast<std::int64_t>(std::llround(phase.decay_fraction * static_cast<double>(steps)));
   const std::int64_t begin = steps - decay;
   if (step < begin || decay == 0) return 1.0;
   const double x = static_cast<double>(step - begin + 1) / static_cast<double>(decay);
@@ -112,8 +112,9 @@ Plan::Plan(const std::vector<Phase>& phases, std::int64_t batch_tokens,
 
 const PlacedPhase& Plan::phase_of(std::int64_t step) const {
   ULMUS_CHECK(!phases_.empty() && step >= 0, "step ", step, " of a run of ", num_steps());
-  const auto found = std::find_if(phases_.begin(), phases_.end(),
-                                  [&](const PlacedPhase& placed) { return step < placed.end_step; });
+  const auto found = std::find_if(phases_.begin(), phases_.end(), [&](const PlacedPhase& placed) {
+    return step < placed.end_step;
+  });
   return found == phases_.end() ? phases_.back() : *found;
 }
 
@@ -132,7 +133,8 @@ std::int64_t Plan::data_position(std::int64_t step) const {
 
 std::int64_t Plan::max_batch_sequences() const {
   std::int64_t largest = 0;
-  for (const PlacedPhase& placed : phases_) largest = std::max(largest, placed.batch_sequences);
+  for (const PlacedPhase& placed : phases_)
+    largest = std::max(largest, placed.batch_sequences);
   return largest;
 }
 

@@ -25,12 +25,12 @@ struct Phase {
   /// Optimizer steps of the phase; the last phase may leave it open: it then takes the rest of the
   /// run.
   std::optional<std::int64_t> steps;
-  double lr = 0.0;                   ///< peak
+  double lr = 0.0;  ///< peak
   ScheduleKind schedule = ScheduleKind::kCosine;
-  std::int64_t warmup = 0;           ///< steps of linear rise from lr / warmup to lr
-  double final_fraction = 0.1;       ///< f
-  double decay_fraction = 0.2;       ///< of the phase, for kWsd
-  std::int64_t batch_tokens = 0;     ///< of a step; 0: batch.tokens
+  std::int64_t warmup = 0;        ///< steps of linear rise from lr / warmup to lr
+  double final_fraction = 0.1;    ///< f
+  double decay_fraction = 0.2;    ///< of the phase, for kWsd
+  std::int64_t batch_tokens = 0;  ///< of a step; 0: batch.tokens
   friend bool operator==(const Phase&, const Phase&) = default;
 };
 
@@ -40,9 +40,9 @@ double learning_rate(const Phase& phase, std::int64_t step, std::int64_t steps);
 /// One phase as it falls into a run.
 struct PlacedPhase {
   Phase phase;
-  std::int64_t begin_step = 0;       ///< first step, counted from 0
-  std::int64_t end_step = 0;         ///< one past the last
-  std::int64_t begin_position = 0;   ///< sequences consumed before it
+  std::int64_t begin_step = 0;      ///< first step, counted from 0
+  std::int64_t end_step = 0;        ///< one past the last
+  std::int64_t begin_position = 0;  ///< sequences consumed before it
   std::int64_t batch_sequences = 0;
 };
 

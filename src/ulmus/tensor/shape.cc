@@ -13,7 +13,8 @@ Shape::Shape(std::initializer_list<std::int64_t> dims)
 Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   ULMUS_CHECK(dims.size() <= kMaxRank, "rank ", dims.size(), ", at most ", kMaxRank);
   std::copy(dims.begin(), dims.end(), dims_.begin());
-  for (const std::int64_t size : dims) ULMUS_CHECK(size >= 0, "dimension ", size);
+  for (const std::int64_t size : dims)
+    ULMUS_CHECK(size >= 0, "dimension ", size);
 }
 
 std::int64_t Shape::dim(int axis) const {
@@ -23,7 +24,8 @@ std::int64_t Shape::dim(int axis) const {
 
 std::int64_t Shape::numel() const {
   std::int64_t product = 1;
-  for (const std::int64_t size : dims()) product *= size;
+  for (const std::int64_t size : dims())
+    product *= size;
   return product;
 }
 

@@ -123,7 +123,8 @@ class TensorView : public detail::ViewLayout {
 };
 
 /// Whether two windows share an element: exact for windows of equal row stride (columns of one
-/// packed matrix), otherwise whether their address ranges meet. Windows without elements share none.
+/// packed matrix), otherwise whether their address ranges meet. Windows without elements share
+/// none.
 bool overlaps(const ConstTensorView& a, const ConstTensorView& b);
 /// The same elements in the same places: equal address, element type, shape and strides.
 bool is_same_window(const ConstTensorView& a, const ConstTensorView& b);

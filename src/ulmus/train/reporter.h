@@ -10,11 +10,11 @@ namespace ulmus::train {
 struct Progress {
   std::int64_t step = 0;
   std::int64_t max_steps = 0;
-  double loss = 0.0;            ///< cross-entropy of the step, nats a token
+  double loss = 0.0;  ///< cross-entropy of the step, nats a token
   double tokens_per_s = 0.0;
   double useful_gflops = 0.0;
   double seconds_left = 0.0;
-  double max_over_mean = 0.0;   ///< worst layer's expert load
+  double max_over_mean = 0.0;  ///< worst layer's expert load
 };
 
 /// What a long command tells its user.

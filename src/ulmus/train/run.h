@@ -24,15 +24,15 @@ struct DryRun {
   MemoryTable memory;
   double useful_flops_per_token = 0.0;  ///< forward and backward
   std::int64_t steps = 0;
-  std::int64_t micro_batches = 0;       ///< of one step
+  std::int64_t micro_batches = 0;  ///< of one step
   int threads = 0;
 };
 DryRun dry_run(const Config& config);
 
 struct TrainResult {
-  std::int64_t step = 0;       ///< steps completed in all
+  std::int64_t step = 0;  ///< steps completed in all
   std::int64_t tokens = 0;
-  int signal = 0;              ///< the signal that stopped the run, 0 when it ran to its end
+  int signal = 0;  ///< the signal that stopped the run, 0 when it ran to its end
   std::filesystem::path checkpoint;
 };
 /// Trains, or continues from the newest checkpoint in run.dir. InputError before step 1 for bad
@@ -41,9 +41,9 @@ TrainResult run_training(const Config& config, const StopFlag& stop, Reporter& r
 
 /// Held-out loss.
 struct EvalResult {
-  std::int64_t tokens = 0;     ///< predicted tokens
-  std::int64_t text_bytes = 0; ///< bytes of the raw text they stand for
-  double loss = 0.0;           ///< mean cross-entropy, nats a token
+  std::int64_t tokens = 0;      ///< predicted tokens
+  std::int64_t text_bytes = 0;  ///< bytes of the raw text they stand for
+  double loss = 0.0;            ///< mean cross-entropy, nats a token
   double perplexity = 0.0;
   double bits_per_byte = 0.0;
 };
@@ -52,10 +52,10 @@ EvalResult evaluate_checkpoint(const Config& config, const std::filesystem::path
                                Reporter& reporter);
 
 struct GenerateOptions {
-  std::filesystem::path checkpoint;      ///< its folder; model and tokenizer come from its run
+  std::filesystem::path checkpoint;  ///< its folder; model and tokenizer come from its run
   std::string prompt;
   std::int64_t tokens = 128;
-  double temperature = 0.8;              ///< 0: the likeliest token
+  double temperature = 0.8;  ///< 0: the likeliest token
   double top_p = 0.95;
   std::uint64_t seed = 0;
   std::optional<std::filesystem::path> tokenizer;  ///< default: the one of the run's config

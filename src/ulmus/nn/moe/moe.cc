@@ -26,10 +26,9 @@ Moe::Moe(const Config& config, TokenExchange& exchange, ParameterSet& parameters
                 .init_std = config.init_std},
                parameters, name + ".experts") {
   if (has_shared()) {
-    shared_ = FeedForward({.width = config.width,
-                           .hidden = config.moe.shared_hidden,
-                           .init_std = config.init_std},
-                          parameters, name + ".shared");
+    shared_ = FeedForward(
+        {.width = config.width, .hidden = config.moe.shared_hidden, .init_std = config.init_std},
+        parameters, name + ".shared");
   }
 }
 
@@ -38,8 +37,7 @@ Moe::Saved Moe::allocate(Arena& arena, const std::string& name, std::int64_t max
   const std::int64_t max_tokens = max_sequences * sequence_length;
   Saved saved;
   saved.router = router_.allocate(arena, name + ".router", max_sequences, sequence_length);
-  saved.plan =
-      exchange_->allocate_plan(arena, max_tokens, config_.moe.experts, config_.moe.top_k);
+  saved.plan = exchange_->allocate_plan(arena, max_tokens, config_.moe.experts, config_.moe.top_k);
   saved.experts = experts_.allocate(arena, name + ".experts", saved.plan.row_capacity);
   if (has_shared()) saved.shared = shared_.allocate(arena, name + ".shared", max_tokens);
   return saved;

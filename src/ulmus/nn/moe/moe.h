@@ -18,9 +18,9 @@ struct MoeConfig {
   ops::RouterRule rule;            ///< gate, weights, scale
   Routing routing = Routing::kLearned;
   BalanceScope balance_scope = BalanceScope::kSequence;
-  double balance_loss = 0.01;      ///< weight of the balance loss of each layer
-  double z_loss = 0.001;           ///< weight of the router z-loss of each layer
-  double bias_update = 0.0;        ///< rate of the loss-free balancing; 0: no bias
+  double balance_loss = 0.01;  ///< weight of the balance loss of each layer
+  double z_loss = 0.001;       ///< weight of the router z-loss of each layer
+  double bias_update = 0.0;    ///< rate of the loss-free balancing; 0: no bias
 };
 
 /// Mixture-of-experts feed-forward: router, exchange, experts, weighted sum over K, plus the shared
@@ -47,8 +47,8 @@ class Moe {
 
   Moe() = default;
   /// `exchange` outlives the layer.
-  Moe(const Config& config, TokenExchange& exchange, ParameterSet& parameters,
-      Arena& buffers_arena, const std::string& name);
+  Moe(const Config& config, TokenExchange& exchange, ParameterSet& parameters, Arena& buffers_arena,
+      const std::string& name);
 
   Saved allocate(Arena& arena, const std::string& name, std::int64_t max_sequences,
                  std::int64_t sequence_length) const;

@@ -9,8 +9,7 @@ using ops::MatmulForm;
 
 Router::Router(const Config& config, ParameterSet& parameters, Arena& buffers_arena,
                const std::string& name)
-    : config_(config),
-      routing_key_(philox_key(config.seed, RandomPurpose::kRandomRouting, name)) {
+    : config_(config), routing_key_(philox_key(config.seed, RandomPurpose::kRandomRouting, name)) {
   params_.weight = parameters.add(name + ".weight", {config.num_experts, config.width},
                                   ParameterFamily::kDense, {.std = config.init_std});
   buffers_.previous_counts =
@@ -25,8 +24,7 @@ Router::Saved Router::allocate(Arena& arena, const std::string& name, std::int64
                                std::int64_t sequence_length) const {
   const DType dtype = params_.weight.value.dtype();
   const std::int64_t max_tokens = max_sequences * sequence_length;
-  const std::int64_t groups =
-      config_.balance_scope == BalanceScope::kSequence ? max_sequences : 1;
+  const std::int64_t groups = config_.balance_scope == BalanceScope::kSequence ? max_sequences : 1;
   return {.x = {},
           .logits = arena.allocate(name + ".logits", dtype, {max_tokens, config_.num_experts}),
           .lse = arena.allocate(name + ".lse", dtype, {max_tokens}),
@@ -83,18 +81,18 @@ void Router::balance(const Batch& batch, const StepScale& scale, const Saved& sa
                           .ids = saved.ids.rows(0, n),
                           .gate = config_.rule.gate},
                          ctx);
-  ops::balance_coefficients({.coefficients = saved.balance.rows(0, groups),
-                             .loss_sum = record.balance_sum,
-                             .counts = counts,
-                             .score_sums = score_sums,
-                             .previous = buffers_.previous_counts,
-                             .source = config_.balance_scope == BalanceScope::kStep
-                                           ? ops::BalanceCounts::kOfPreviousStep
-                                           : ops::BalanceCounts::kOfGroup,
-                             .top_k = config_.top_k,
-                             .step_tokens = scale.routed_tokens,
-                             .weight = config_.balance_weight},
-                            ctx);
+  ops::balance_coefficients(
+      {.coefficients = saved.balance.rows(0, groups),
+       .loss_sum = record.balance_sum,
+       .counts = counts,
+       .score_sums = score_sums,
+       .previous = buffers_.previous_counts,
+       .source = config_.balance_scope == BalanceScope::kStep ? ops::BalanceCounts::kOfPreviousStep
+                                                              : ops::BalanceCounts::kOfGroup,
+       .top_k = config_.top_k,
+       .step_tokens = scale.routed_tokens,
+       .weight = config_.balance_weight},
+      ctx);
 }
 
 void Router::forward(ConstTensorView x, const Batch& batch, const StepScale& scale, Saved& saved,
@@ -114,7 +112,8 @@ void Router::forward(ConstTensorView x, const Batch& batch, const StepScale& sca
 }
 
 void Router::backward_input(TensorView grad_x, ConstTensorView grad_weights, const Batch& batch,
-                            const StepScale& scale, const Saved& saved, Pending& pending, const ExecContext& ctx) const {
+                            const StepScale& scale, const Saved& saved, Pending& pending,
+                            const ExecContext& ctx) const {
   const std::int64_t n = grad_weights.dim(0);
   const std::int64_t groups =
       config_.balance_scope == BalanceScope::kSequence ? batch.num_sequences : 1;

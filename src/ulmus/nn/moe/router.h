@@ -28,20 +28,20 @@ struct RouterRecord {
 class Router {
  public:
   struct Config {
-    std::int64_t width = 0;    ///< D
-    int num_experts = 0;       ///< E
-    int top_k = 0;             ///< K
+    std::int64_t width = 0;  ///< D
+    int num_experts = 0;     ///< E
+    int top_k = 0;           ///< K
     ops::RouterRule rule;
     Routing routing = Routing::kLearned;
     BalanceScope balance_scope = BalanceScope::kSequence;
     double balance_weight = 0.0;
     double z_weight = 0.0;
-    bool has_bias = false;     ///< selection bias of the loss-free balancing
+    bool has_bias = false;  ///< selection bias of the loss-free balancing
     double init_std = 0.02;
-    std::uint64_t seed = 0;    ///< of random routing
+    std::uint64_t seed = 0;  ///< of random routing
   };
   struct Params {
-    Weight weight;             ///< [E, D]
+    Weight weight;  ///< [E, D]
   };
   /// State beside the parameters; not trained by gradients, but part of a checkpoint.
   struct Buffers {
@@ -49,12 +49,12 @@ class Router {
     TensorView previous_counts;  ///< [E] i64: requested routes of the previous optimizer step
   };
   struct Saved {
-    ConstTensorView x;      ///< [N, D]: set by forward, kept by the caller
-    TensorView logits;      ///< [max N, E]
-    TensorView lse;         ///< [max N]
-    TensorView ids;         ///< [max N, K] i32
-    TensorView weights;     ///< [max N, K]
-    TensorView balance;     ///< [max B, E] coefficients of the balance loss
+    ConstTensorView x;   ///< [N, D]: set by forward, kept by the caller
+    TensorView logits;   ///< [max N, E]
+    TensorView lse;      ///< [max N]
+    TensorView ids;      ///< [max N, K] i32
+    TensorView weights;  ///< [max N, K]
+    TensorView balance;  ///< [max B, E] coefficients of the balance loss
   };
   struct Pending {
     TensorView grad_logits;  ///< [max N, E]
@@ -74,7 +74,8 @@ class Router {
                const RouterRecord& record, const ExecContext& ctx) const;
   /// grad_x [N, D] added to; grad_weights [N, K] in.
   void backward_input(TensorView grad_x, ConstTensorView grad_weights, const Batch& batch,
-                      const StepScale& scale, const Saved& saved, Pending& pending, const ExecContext& ctx) const;
+                      const StepScale& scale, const Saved& saved, Pending& pending,
+                      const ExecContext& ctx) const;
   void backward_weight(const Saved& saved, const Pending& pending, const ExecContext& ctx) const;
 
   const Config& config() const { return config_; }

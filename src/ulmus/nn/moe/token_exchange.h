@@ -10,11 +10,11 @@ namespace ulmus::nn {
 /// Where every route of one layer call goes. Made by the forward pass, kept until the backward of
 /// the same call is done. Counts and offsets live on the device; the host knows the capacity.
 struct ExchangePlan {
-  TensorView expert_begin;          ///< [E + 1] i32: rows of each expert in the grouped buffer
-  TensorView row_of_route;          ///< [N, K]  i32: row of a route, -1 without one
-  TensorView route_of_row;          ///< [R]     i32
-  std::int64_t row_capacity = 0;    ///< R: rows of the grouped buffer
-  std::int64_t booked_rows = 0;     ///< rows in use as the host knows them, for the meter
+  TensorView expert_begin;        ///< [E + 1] i32: rows of each expert in the grouped buffer
+  TensorView row_of_route;        ///< [N, K]  i32: row of a route, -1 without one
+  TensorView route_of_row;        ///< [R]     i32
+  std::int64_t row_capacity = 0;  ///< R: rows of the grouped buffer
+  std::int64_t booked_rows = 0;   ///< rows in use as the host knows them, for the meter
 
   /// [1] i32 on the device: rows in use.
   ConstTensorView row_count() const {

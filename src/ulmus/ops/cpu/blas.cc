@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "ulmus/base/check.h"
-#include "ulmus/ops/cpu/direct_gemm.h"
 
 namespace ulmus::ops::cpu {
 
@@ -23,17 +22,6 @@ blasint blas_stride(std::int64_t stride) { return blas_int(std::max<std::int64_t
 
 }  // namespace
 
-Gemm part_of(const Gemm& whole, std::int64_t m_begin, std::int64_t m_end, std::int64_t n_begin,
-             std::int64_t n_end) {
-  Gemm part = whole;
-  part.m = m_end - m_begin;
-  part.n = n_end - n_begin;
-  part.a += whole.form == MatmulForm::kTN ? m_begin : m_begin * whole.a_stride;
-  part.b += whole.form == MatmulForm::kNT ? n_begin * whole.b_stride : n_begin;
-  part.c += m_begin * whole.c_stride + n_begin;
-  return part;
-}
-
 void blas_gemm(const Gemm& product) {
   if (product.m == 0 || product.n == 0) return;
   if (product.k == 0) return clear_empty_product(product);
@@ -43,14 +31,6 @@ void blas_gemm(const Gemm& product) {
               blas_int(product.n), blas_int(product.k), 1.0F, product.a,
               blas_stride(product.a_stride), product.b, blas_stride(product.b_stride), beta,
               product.c, blas_stride(product.c_stride));
-}
-
-void gemm(const Gemm& product) {
-  if (prefers_direct(product.form, product.m, product.n, product.k)) {
-    direct_gemm(product);
-  } else {
-    blas_gemm(product);
-  }
 }
 
 void use_one_blas_thread() { openblas_set_num_threads(1); }

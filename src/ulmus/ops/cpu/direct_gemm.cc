@@ -12,8 +12,13 @@ namespace {
 /// Rows of a register tile of strips: 6 rows of two vectors are 12 running sums, which with the two
 /// vectors of b and one of a fill the 16 registers.
 constexpr int kMaxTileRows = 6;
-/// Terms of one pass over a packed panel: 256 x 16 floats are half of a first-level cache.
-constexpr std::int64_t kPanelTerms = 256;
+/// A packed panel: 128 terms of two strips are half of a first-level cache.
+constexpr std::int64_t kPanelTerms = 128;
+constexpr std::int64_t kPanelColumns = 2 * kStripColumns;
+/// Rows of a that stay in the second-level cache while all panels pass by.
+constexpr std::int64_t kBlockRows = 240;
+/// Terms of one pass where b is not packed: as many rows of b are read side by side.
+constexpr std::int64_t kInPlaceTerms = 64;
 
 struct Tile {
   float* c;
@@ -46,7 +51,8 @@ template <int kRows, int kVectors>
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) write(i, v, t.c + i * t.c_stride + v * kLanes);
+      for (int v = 0; v < kVectors; ++v)
+        write(i, v, t.c + i * t.c_stride + v * kLanes);
     }
   };
   if (t.columns < kVectors * kLanes) {
@@ -67,7 +73,8 @@ void tile_product(const Tile& t) {
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sums[i][v] = splat(0.0F);
+    for (int v = 0; v < kVectors; ++v)
+      sums[i][v] = splat(0.0F);
   }
   const float* a = t.a;
   const float* b = t.b;
@@ -75,12 +82,14 @@ void tile_product(const Tile& t) {
   for (std::int64_t k = 0; k < t.k; ++k) {
     F32x8 b_row[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) b_row[v] = load(b + v * kLanes);
+    for (int v = 0; v < kVectors; ++v)
+      b_row[v] = load(b + v * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       const F32x8 a_ik = splat(a[i * a_row]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[i][v] += a_ik * b_row[v];
+      for (int v = 0; v < kVectors; ++v)
+        sums[i][v] += a_ik * b_row[v];
     }
     a += t.a_k;
     b += t.b_stride;
@@ -124,17 +133,84 @@ void strip_rows(Tile tile, std::int64_t m) {
   }
 }
 
-/// A strip of b, rows kStripColumns apart, filled up with zeros.
+/// Up to kPanelColumns columns of b as strips, one after the other, filled up with zeros.
 void pack_panel(float* panel, const float* b, std::int64_t b_stride, std::int64_t k,
                 std::int64_t columns) {
-  for (std::int64_t row = 0; row < k; ++row, b += b_stride, panel += kStripColumns) {
-    if (columns == kStripColumns) {
-      store(panel, load(b));
-      store(panel + kLanes, load(b + kLanes));
-    } else {
-      const std::int64_t low = std::min(columns, kLanes);
-      store(panel, load_first(b, low));
-      store(panel + kLanes, load_first(b + low, columns - low));
+  if (columns == kPanelColumns) {
+    float* const second = panel + k * kStripColumns;
+    for (std::int64_t row = 0; row < k; ++row, b += b_stride) {
+      store(panel + row * kStripColumns, load(b));
+      store(panel + row * kStripColumns + kLanes, load(b + kLanes));
+      store(second + row * kStripColumns, load(b + 2 * kLanes));
+      store(second + row * kStripColumns + kLanes, load(b + 3 * kLanes));
+    }
+    return;
+  }
+  for (std::int64_t begin = 0; begin < columns; begin += kStripColumns) {
+    const std::int64_t low = std::min(columns - begin, kLanes);
+    const std::int64_t high = std::clamp<std::int64_t>(columns - begin - kLanes, 0, kLanes);
+    for (std::int64_t row = 0; row < k; ++row, panel += kStripColumns) {
+      const float* from = b + row * b_stride + begin;
+      store(panel, load_first(from, low));
+      store(panel + kLanes, load_first(from + low, high));
+    }
+  }
+}
+
+[[gnu::always_inline]] inline F32x8 low_pairs(F32x8 a, F32x8 b) {
+  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
+}
+[[gnu::always_inline]] inline F32x8 high_pairs(F32x8 a, F32x8 b) {
+  return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
+}
+[[gnu::always_inline]] inline F32x8 low_quads(F32x8 a, F32x8 b) {
+  return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+}
+[[gnu::always_inline]] inline F32x8 high_quads(F32x8 a, F32x8 b) {
+  return __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+}
+
+/// to[j * kStripColumns + i] = from[i * stride + j] for i, j < 8.
+void transpose_block(float* to, const float* from, std::int64_t stride) {
+  F32x8 pairs[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const F32x8 even = load(from + 2 * i * stride);
+    const F32x8 odd = load(from + (2 * i + 1) * stride);
+    pairs[2 * i] = low_pairs(even, odd);
+    pairs[2 * i + 1] = high_pairs(even, odd);
+  }
+  // Columns j and j + 4 of rows 0..3 and of rows 4..7.
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const int at = j / 2;
+    const F32x8 upper =
+        j % 2 == 0 ? low_quads(pairs[at], pairs[at + 2]) : high_quads(pairs[at], pairs[at + 2]);
+    const F32x8 lower = j % 2 == 0 ? low_quads(pairs[at + 4], pairs[at + 6])
+                                   : high_quads(pairs[at + 4], pairs[at + 6]);
+    store(to + j * kStripColumns, __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 8, 9, 10, 11));
+    store(to + (j + 4) * kStripColumns,
+          __builtin_shufflevector(upper, lower, 4, 5, 6, 7, 12, 13, 14, 15));
+  }
+}
+
+/// The same panel from a b whose rows run along k.
+void pack_transposed(float* panel, const float* b, std::int64_t b_stride, std::int64_t k,
+                     std::int64_t columns) {
+  for (std::int64_t begin = 0; begin < columns; begin += kLanes) {
+    float* const to = panel + begin / kStripColumns * k * kStripColumns + begin % kStripColumns;
+    const float* const from = b + begin * b_stride;
+    const std::int64_t here = std::min(kLanes, columns - begin);
+    std::int64_t term = 0;
+    if (here == kLanes) {
+      for (; term + kLanes <= k; term += kLanes) {
+        transpose_block(to + term * kStripColumns, from + term, b_stride);
+      }
+    }
+    for (; term < k; ++term) {
+      for (std::int64_t j = 0; j < kLanes; ++j) {
+        to[term * kStripColumns + j] = j < here ? from[j * b_stride + term] : 0.0F;
+      }
     }
   }
 }
@@ -153,48 +229,71 @@ WideTile wide_tile(std::int64_t rows) {
       return {tile_product<2, 4>, 4 * kLanes};
     case 3:
       return {tile_product<3, 4>, 4 * kLanes};
-    case 4:
-      return {tile_product<4, 3>, 3 * kLanes};
     default:
       return {kTilesByRows<2>[static_cast<std::size_t>(rows)], kStripColumns};
   }
 }
 
-/// kNN and kTN: vectors run over n.
-void gemm_by_strips(const Gemm& g) {
-  Tile tile{.c = g.c,
-            .c_stride = g.c_stride,
-            .a = g.a,
-            .a_row = g.form == MatmulForm::kTN ? 1 : g.a_stride,
-            .a_k = g.form == MatmulForm::kTN ? g.a_stride : 1,
-            .b = g.b,
-            .b_stride = g.b_stride,
-            .k = g.k,
-            .columns = kStripColumns,
-            .add = g.accumulate == Accumulate::kAdd};
-  std::int64_t column = 0;
-  if (g.m <= kMaxTileRows) {  // b is read once: no use in copying it
-    const WideTile wide = wide_tile(g.m);
-    tile.columns = wide.columns;
-    for (; column + wide.columns <= g.n; column += wide.columns) {
-      tile.b = g.b + column;
-      tile.c = g.c + column;
-      wide.function(tile);
+Tile first_tile(const Gemm& g) {
+  return {.c = g.c,
+          .c_stride = g.c_stride,
+          .a = g.a,
+          .a_row = g.form == MatmulForm::kTN ? 1 : g.a_stride,
+          .a_k = g.form == MatmulForm::kTN ? g.a_stride : 1,
+          .b = g.b,
+          .b_stride = g.b_stride,
+          .k = g.k,
+          .columns = kStripColumns,
+          .add = g.accumulate == Accumulate::kAdd};
+}
+
+/// Columns from `column` on through a packed panel.
+void rest_by_panels(const Gemm& g, Tile tile, std::int64_t column) {
+  alignas(64) std::array<float, kPanelTerms * kPanelColumns> panel;
+  const float* const b = tile.b;
+  tile.b_stride = kStripColumns;
+  for (; column < g.n; column += kPanelColumns) {
+    const std::int64_t panel_end = std::min(column + kPanelColumns, g.n);
+    if (g.form == MatmulForm::kNT) {
+      pack_transposed(panel.data(), b + column * g.b_stride, g.b_stride, tile.k,
+                      panel_end - column);
+    } else {
+      pack_panel(panel.data(), b + column, g.b_stride, tile.k, panel_end - column);
+    }
+    tile.b = panel.data();
+    for (std::int64_t begin = column; begin < panel_end; begin += kStripColumns) {
+      tile.columns = std::min(kStripColumns, panel_end - begin);
+      tile.c = g.c + begin;
+      strip_rows(tile, g.m);
+      tile.b += tile.k * kStripColumns;
     }
   }
-  alignas(64) std::array<float, kPanelTerms * kStripColumns> panel;
-  tile.b = panel.data();
-  tile.b_stride = kStripColumns;
-  for (; column < g.n; column += kStripColumns) {
-    tile.columns = std::min(kStripColumns, g.n - column);
-    tile.c = g.c + column;
-    for (std::int64_t term = 0; term < g.k; term += kPanelTerms) {
-      tile.k = std::min(kPanelTerms, g.k - term);
-      tile.a = g.a + term * tile.a_k;
-      tile.add = term > 0 || g.accumulate == Accumulate::kAdd;
-      pack_panel(panel.data(), g.b + term * g.b_stride + column, g.b_stride, tile.k, tile.columns);
-      strip_rows(tile, g.m);
+}
+
+/// Vectors run over n. Blocks of terms come first, so that b is walked through nearly
+/// in the order of memory.
+void gemm_by_strips(const Gemm& g) {
+  const Tile first = first_tile(g);
+  const WideTile wide = wide_tile(std::min<std::int64_t>(g.m, kMaxTileRows));
+  const bool in_place = g.form != MatmulForm::kNT && g.m <= kMaxTileRows;
+  const std::int64_t block = in_place ? kInPlaceTerms : kPanelTerms;
+  for (std::int64_t term = 0; term < g.k; term += block) {
+    Tile tile = first;
+    tile.k = std::min(block, g.k - term);
+    tile.a += term * tile.a_k;
+    tile.b += g.form == MatmulForm::kNT ? term : term * tile.b_stride;
+    tile.add = term > 0 || first.add;
+    std::int64_t column = 0;
+    if (in_place) {
+      tile.columns = wide.columns;
+      for (const Tile whole = tile; column + wide.columns <= g.n; column += wide.columns) {
+        tile.b = whole.b + column;
+        tile.c = whole.c + column;
+        wide.function(tile);
+      }
+      tile.b = first.b + term * first.b_stride;
     }
+    rest_by_panels(g, tile, column);
   }
 }
 
@@ -212,6 +311,8 @@ F32x4 four_sums(F32x8 x0, F32x8 x1, F32x8 x2, F32x8 x3) {
   return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
+/// kNT with few rows on one side: turning the other around would cost more than it saves.
+constexpr std::int64_t kDotRows = 16;
 constexpr int kMaxDotRows = 3;
 constexpr int kDotColumns = 4;
 
@@ -222,7 +323,8 @@ void dot_tile(const Tile& t) {
 #pragma GCC unroll 4
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kDotColumns; ++j) sums[i][j] = splat(0.0F);
+    for (int j = 0; j < kDotColumns; ++j)
+      sums[i][j] = splat(0.0F);
   }
   const auto step = [&](std::int64_t k, const auto& load_from) {
     F32x8 a[kRows];
@@ -268,16 +370,7 @@ TileFunction dot_tile_for(std::int64_t rows, std::int64_t columns) {
 /// kNT: both operands run along k. The smaller one is passed over again and again, so that it stays
 /// in the caches; of the larger one a few rows are held.
 void gemm_by_dots(const Gemm& g) {
-  Tile tile{.c = g.c,
-            .c_stride = g.c_stride,
-            .a = g.a,
-            .a_row = g.a_stride,
-            .a_k = 1,
-            .b = g.b,
-            .b_stride = g.b_stride,
-            .k = g.k,
-            .columns = kDotColumns,
-            .add = g.accumulate == Accumulate::kAdd};
+  Tile tile = first_tile(g);
   const std::int64_t row_tiles = (g.m + kMaxDotRows - 1) / kMaxDotRows;
   const std::int64_t column_tiles = (g.n + kDotColumns - 1) / kDotColumns;
   const auto run_tile = [&](std::int64_t row_tile, std::int64_t column_tile) {
@@ -321,24 +414,12 @@ void strip_product(const StripProduct& product) {
 void direct_gemm(const Gemm& product) {
   if (product.m == 0 || product.n == 0) return;
   if (product.k == 0) return clear_empty_product(product);
-  if (product.form == MatmulForm::kNT) {
-    gemm_by_dots(product);
-  } else {
-    gemm_by_strips(product);
+  if (product.form == MatmulForm::kNT && std::min(product.m, product.n) <= kDotRows) {
+    return gemm_by_dots(product);
   }
-}
-
-bool prefers_direct(MatmulForm form, std::int64_t m, std::int64_t n, std::int64_t k) {
-  static_cast<void>(form);
-  static_cast<void>(n);
-  static_cast<void>(k);
-  return m <= 16;
-}
-
-void clear_empty_product(const Gemm& product) {
-  if (product.accumulate == Accumulate::kAdd) return;
-  for (std::int64_t row = 0; row < product.m; ++row) {
-    std::fill_n(product.c + row * product.c_stride, product.n, 0.0F);
+  for (std::int64_t begin = 0; begin < product.m; begin += kBlockRows) {
+    const std::int64_t end = std::min(begin + kBlockRows, product.m);
+    gemm_by_strips(part_of(product, begin, end, 0, product.n));
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "ulmus/ops/cpu/blas.h"
+#include "ulmus/ops/cpu/gemm.h"
 
 namespace ulmus::ops::cpu {
 
@@ -35,11 +35,5 @@ void strip_product(const StripProduct& product);
 
 /// Any shape and form.
 void direct_gemm(const Gemm& product);
-
-/// Whether direct_gemm is the faster of the two here, as measured (benchmarks/ops/gemm_bench.cc).
-bool prefers_direct(MatmulForm form, std::int64_t m, std::int64_t n, std::int64_t k);
-
-/// The product over k = 0 terms: zeros, unless it is added.
-void clear_empty_product(const Gemm& product);
 
 }  // namespace ulmus::ops::cpu

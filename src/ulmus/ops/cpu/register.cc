@@ -1,8 +1,12 @@
+#include "ulmus/ops/cpu/blas.h"
 #include "ulmus/ops/cpu/cpu_kernels.h"
 
 namespace ulmus::ops {
 
 void register_cpu_kernels(KernelTable& table) {
+  cpu::use_one_blas_thread();
+  table.dense.matmul.cpu = cpu::matmul;
+  table.moe.grouped_matmul.cpu = cpu::grouped_matmul;
   table.dense.fill.cpu = cpu::fill;
   table.dense.add.cpu = cpu::add;
   table.dense.initialize_truncated_normal.cpu = cpu::initialize_truncated_normal;

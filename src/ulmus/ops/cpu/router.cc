@@ -12,93 +12,80 @@ namespace ulmus::ops::cpu {
 
 namespace {
 
-constexpr int kBatch = 32;  // winners kept on the stack; more are found in further passes
+constexpr std::int64_t kBufferedExperts = 1024;  // keys kept on the stack; more are formed anew
+constexpr std::int32_t kLeastKey = std::numeric_limits<std::int32_t>::min();
 
-/// Integers in the order of the floats; NaN below -infinity, -0 equal to 0.
+/// Integers in the order of the floats, all above kLeastKey; NaN below -infinity, -0 equal to 0.
 [[gnu::always_inline]] inline I32x8 order_keys(F32x8 x) {
   const I32x8 bits = reinterpret_cast<I32x8>(x + 0.0F);
   const I32x8 keys = bits ^ ((bits >> 31) & std::numeric_limits<std::int32_t>::max());
-  return x == x ? keys : I32x8{} + std::numeric_limits<std::int32_t>::min();
+  return x == x ? keys : I32x8{} + (kLeastKey + 1);
 }
-
-[[gnu::always_inline]] inline bool any(I32x8 mask) {
-  using I64x4 = std::int64_t __attribute__((vector_size(32)));
-  const I64x4 words = reinterpret_cast<I64x4>(mask);
-  return ((words[0] | words[1]) | (words[2] | words[3])) != 0;
-}
-
-/// The best candidates seen so far, best first. Candidates come in ascending index and displace
-/// only smaller ones, so equal ones stay in ascending index.
-struct Winners {
-  std::int32_t keys[kBatch];
-  std::int32_t ids[kBatch];
-  int count = 0;
-  int wanted = 0;
-
-  /// Candidates up to this key change nothing (once the list is full).
-  std::int32_t threshold() const { return keys[wanted - 1]; }
-  bool is_full() const { return count == wanted; }
-  void insert(std::int32_t key, std::int32_t id) {
-    int at = is_full() ? count - 1 : count++;
-    for (; at > 0 && keys[at - 1] < key; --at) {
-      keys[at] = keys[at - 1];
-      ids[at] = ids[at - 1];
-    }
-    keys[at] = key;
-    ids[at] = id;
-  }
-};
 
 /// What a token's experts are ordered by: its logits, or scores with a bias.
 struct Candidates {
   const float* logits;
   const float* bias;  ///< nullptr: logits are compared
   std::int64_t num_experts;
-  RouterGate gate;
-  float max = 0.0F;
-  float inverse_sum = 1.0F;
+  Scores scores;  ///< read with a bias only
 
+  /// Eight keys from expert e on; kLeastKey beyond the last expert.
   [[gnu::always_inline]] inline I32x8 keys(std::int64_t e) const {
     const std::int64_t count = lanes_from(e, num_experts);
-    const F32x8 x = load_row(logits + e, count);
-    if (bias == nullptr) return order_keys(x);
-    const F32x8 shift = load_row(bias + e, count);
-    const F32x8 score = gate == RouterGate::kSigmoid ? sigmoid(x) : exp(x - max) * inverse_sum;
-    return order_keys(score + shift);
+    F32x8 x = load_row(logits + e, count);
+    if (bias != nullptr) x = scores(x) + load_row(bias + e, count);
+    I32x8 keys = order_keys(x);
+    for (std::int64_t lane = count; lane < kLanes; ++lane)
+      keys[lane] = kLeastKey;
+    return keys;
   }
 };
 
-/// The best `wanted` candidates that rank after (last_key, last_id).
-void select_batch(Winners& winners, const Candidates& candidates, std::int32_t last_key,
-                  std::int32_t last_id) {
-  for (std::int64_t e = 0; e < candidates.num_experts; e += kLanes) {
-    const I32x8 keys = candidates.keys(e);
-    if (winners.is_full() && !any(keys > winners.threshold())) continue;
-    std::int32_t lane_keys[kLanes];
-    std::memcpy(lane_keys, &keys, sizeof(keys));
-    const std::int64_t count = lanes_from(e, candidates.num_experts);
-    for (std::int64_t lane = 0; lane < count; ++lane) {
-      const std::int32_t key = lane_keys[lane];
-      const auto id = static_cast<std::int32_t>(e + lane);
-      const bool is_taken = key > last_key || (key == last_key && id <= last_id);
-      if (is_taken || (winners.is_full() && key <= winners.threshold())) continue;
-      winners.insert(key, id);
-    }
+struct Candidate {
+  std::int32_t key;
+  std::int32_t id;
+};
+
+/// The best candidate that ranks after `last`: the largest key, among equal ones the lowest index.
+/// Each lane keeps its own best, then the lanes are compared.
+template <class Keys>
+[[gnu::always_inline]] inline Candidate next_best(Candidate last, std::int64_t num_experts,
+                                                  Keys keys_at) {
+  I32x8 best = I32x8{} + kLeastKey;
+  I32x8 best_ids{};
+  I32x8 ids = {0, 1, 2, 3, 4, 5, 6, 7};
+  for (std::int64_t e = 0; e < num_experts; e += kLanes) {
+    const I32x8 keys = keys_at(e);
+    const I32x8 limit = last.key + (ids <= last.id);  // a true comparison is -1
+    const I32x8 better = (keys > best) & (keys <= limit);
+    best = better ? keys : best;
+    best_ids = better ? ids : best_ids;
+    ids += static_cast<std::int32_t>(kLanes);
+  }
+  const std::int32_t key = horizontal_max(best);
+  return {key, -horizontal_max(best == key ? -best_ids : I32x8{} + kLeastKey)};
+}
+
+template <class Keys>
+[[gnu::always_inline]] inline void select_best(std::int32_t* ids, std::int64_t top_k,
+                                               std::int64_t num_experts, Keys keys_at) {
+  Candidate last{std::numeric_limits<std::int32_t>::max(), -1};
+  for (std::int64_t k = 0; k < top_k; ++k) {
+    last = next_best(last, num_experts, keys_at);
+    ids[k] = last.id;
   }
 }
 
 void select_row(std::int32_t* ids, std::int64_t top_k, const Candidates& candidates) {
-  std::int32_t last_key = std::numeric_limits<std::int32_t>::max();
-  std::int32_t last_id = -1;
-  for (std::int64_t k = 0; k < top_k; k += kBatch) {
-    Winners winners;
-    winners.wanted = static_cast<int>(top_k - k < kBatch ? top_k - k : kBatch);
-    select_batch(winners, candidates, last_key, last_id);
-    for (int i = 0; i < winners.wanted; ++i)
-      ids[k + i] = winners.ids[i];
-    last_key = winners.keys[winners.wanted - 1];
-    last_id = winners.ids[winners.wanted - 1];
+  const std::int64_t num_experts = candidates.num_experts;
+  if (num_experts > kBufferedExperts) {
+    select_best(ids, top_k, num_experts, [&](std::int64_t e) { return candidates.keys(e); });
+    return;
   }
+  I32x8 keys[kBufferedExperts / kLanes];
+  for (std::int64_t e = 0; e < num_experts; e += kLanes)
+    keys[e / kLanes] = candidates.keys(e);
+  select_best(ids, top_k, num_experts, [&](std::int64_t e) { return keys[e / kLanes]; });
 }
 
 /// How weights hang on the selected scores: w = factor * s, divided by the sum of the scores when
@@ -118,22 +105,25 @@ float factor_of(const RouterRule& rule, std::int64_t top_k) {
   return x;
 }
 
-/// Weights of one token; `scores(x)` gives the scores of eight logits.
-template <class Scores>
-[[gnu::always_inline]] inline void weigh_row(float* weights, const float* logits,
-                                             const std::int32_t* ids, std::int64_t top_k,
-                                             const RouterRule& rule, Scores scores) {
+/// Scores of the selected experts as the weights need them: with the scale that makes them softmax
+/// or sigmoid, or, when weights are normalised, the one that makes their sum 1.
+[[gnu::always_inline]] inline Scores selected_scores(const float* logits, const std::int32_t* ids,
+                                                     std::int64_t top_k, const RouterRule& rule,
+                                                     const Scores& softmax) {
+  if (rule.weights == RouteWeights::kRaw) {
+    return rule.gate == RouterGate::kSoftmax ? softmax : Scores{false, 0.0F, 1.0F};
+  }
+  float max = kNoExpert;
+  for (std::int64_t k = 0; k < top_k; ++k) {
+    if (ids[k] >= 0 && logits[ids[k]] > max) max = logits[ids[k]];
+  }
+  Scores scores = relative_scores(rule.gate, max);
   float sum = 0.0F;
   for (std::int64_t k = 0; k < top_k; k += kLanes) {
-    const std::int64_t count = lanes_from(k, top_k);
-    const F32x8 s = scores(selected_logits(logits, ids + k, count));
-    sum += horizontal_sum(s);
-    store_row(weights + k, s, count);
+    sum += horizontal_sum(scores(selected_logits(logits, ids + k, lanes_from(k, top_k))));
   }
-  float factor = factor_of(rule, top_k);
-  if (rule.weights != RouteWeights::kRaw) factor /= sum;
-  for (std::int64_t k = 0; k < top_k; ++k)
-    weights[k] = ids[k] < 0 ? 0.0F : weights[k] * factor;
+  scores.scale = 1.0F / sum;
+  return scores;
 }
 
 }  // namespace
@@ -155,11 +145,9 @@ void router_select(const RouterSelectArgs& args, TensorView /*scratch*/, const E
               row_ids[k] = -1;
             continue;
           }
-          Candidates candidates{logits + n * num_experts, bias, num_experts, gate};
+          Candidates candidates{logits + n * num_experts, bias, num_experts, {false, 0.0F, 1.0F}};
           if (bias != nullptr && gate == RouterGate::kSoftmax) {
-            const SoftmaxRow row = softmax_row(candidates.logits, num_experts);
-            candidates.max = row.max;
-            candidates.inverse_sum = 1.0F / row.sum;
+            candidates.scores = normalised_scores(candidates.logits, num_experts, gate);
           }
           select_row(row_ids, top_k, candidates);
         }
@@ -174,19 +162,25 @@ void router_weights(const RouterWeightsArgs& args, TensorView /*scratch*/, const
   const std::int64_t num_experts = args.logits.dim(1);
   const std::int64_t top_k = args.ids.dim(1);
   const RouterRule rule = args.rule;
+  const float factor = factor_of(rule, top_k);
   ctx.device.pool().for_ranges(
       args.ids.dim(0), row_grain(2 * num_experts), [=](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t n = begin; n < end; ++n) {
           const float* row_logits = logits + n * num_experts;
-          const SoftmaxRow row = softmax_row(row_logits, num_experts);
-          lse[n] = row.max + std::log(row.sum);
-          if (rule.gate == RouterGate::kSigmoid) {
-            weigh_row(weights + n * top_k, row_logits, ids + n * top_k, top_k, rule,
-                      [](F32x8 x) { return sigmoid(x); });
-          } else {
-            const float inverse_sum = 1.0F / row.sum;
-            weigh_row(weights + n * top_k, row_logits, ids + n * top_k, top_k, rule,
-                      [=](F32x8 x) { return exp(x - row.max) * inverse_sum; });
+          const std::int32_t* row_ids = ids + n * top_k;
+          Scores softmax = relative_scores(RouterGate::kSoftmax, row_max(row_logits, num_experts));
+          const float sum = softmax.sum(row_logits, num_experts);
+          softmax.scale = 1.0F / sum;
+          lse[n] = softmax.shift + std::log(sum);
+          const Scores scores = selected_scores(row_logits, row_ids, top_k, rule, softmax);
+          for (std::int64_t k = 0; k < top_k; k += kLanes) {
+            const std::int64_t count = lanes_from(k, top_k);
+            const F32x8 x = selected_logits(row_logits, row_ids + k, count);
+            F32x8 w = factor * scores(x);
+            for (std::int64_t lane = 0; lane < count; ++lane) {
+              if (row_ids[k + lane] < 0) w[lane] = 0.0F;  // where no id is, sums may be 0 too
+            }
+            store_row(weights + n * top_k + k, w, count);
           }
         }
       });
@@ -194,14 +188,14 @@ void router_weights(const RouterWeightsArgs& args, TensorView /*scratch*/, const
 
 namespace {
 
-/// One token of router_backward. With p = softmax(logits), s the gate's scores, S the sum of the
-/// selected ones, c the weights' factor:
+/// One token of router_backward. With p = softmax(logits), q the normalised scores, s' the selected
+/// scores (divided by their sum when weights are) and c the weights' factor, everything by way of
+/// the logarithm of a score, so that nothing is divided by a small one:
 ///
-///   raw         d/ds_k = c g_k
-///   normalised  d/ds_k = c (g_k - sum_j g_j s_j / S) / S
-///   softmax     grad_e = p_e (d_e + balance_e - sum (d + balance) p + 2 z lse)
-///   sigmoid     grad_e = s_e (1 - s_e) (d_e + (balance_e - sum balance s / T) / T)
-///                        + 2 z lse p_e,   T = sum over all experts of s
+///   a_k    = c s'_k (g_k - mean),  mean = sum_j g_j s'_j when normalised, else 0
+///   slope  = d log score / d own logit: 1 (softmax), 1 - sigmoid (sigmoid)
+///   grad_e = slope_e ([e = id_k] a_k + q_e (balance_e - sum balance q)) + 2 z lse p_e
+///            - p_e sum_k a_k (softmax only)
 struct BackwardRow {
   float* grad_logits;
   const float* grad_weights;
@@ -210,88 +204,74 @@ struct BackwardRow {
   const std::int32_t* ids;
   std::int64_t num_experts;
   std::int64_t top_k;
-  float lse;
+  Scores softmax;
   float two_z_lse;
   RouterRule rule;
 };
 
-template <RouterGate kGate>
-[[gnu::always_inline]] inline F32x8 score_of(F32x8 x, float lse) {
-  return kGate == RouterGate::kSigmoid ? sigmoid(x) : exp(x - lse);
-}
-
-/// d/ds_k = slope * g_k + offset for the selected experts.
-struct ScoreGradient {
-  float slope;
-  float offset;
-  float dot = 0.0F;  ///< sum_k d/ds_k s_k
+/// a_k = scores(logit_k) * (g_k - mean); `sum` = sum_k a_k.
+struct SelectedGradient {
+  Scores scores;
+  float mean = 0.0F;
+  float sum = 0.0F;
 };
 
-template <RouterGate kGate>
-[[gnu::always_inline]] inline ScoreGradient score_gradient(const BackwardRow& row) {
-  float sum = 0.0F;
+[[gnu::always_inline]] inline SelectedGradient selected_gradient(const BackwardRow& row) {
+  SelectedGradient selected{selected_scores(row.logits, row.ids, row.top_k, row.rule, row.softmax)};
   float weighted = 0.0F;
   for (std::int64_t k = 0; k < row.top_k; k += kLanes) {
     const std::int64_t count = lanes_from(k, row.top_k);
-    const F32x8 s = score_of<kGate>(selected_logits(row.logits, row.ids + k, count), row.lse);
-    sum += horizontal_sum(s);
-    weighted += horizontal_sum(s * load_row(row.grad_weights + k, count));
+    weighted += horizontal_sum(selected.scores(selected_logits(row.logits, row.ids + k, count)) *
+                               load_row(row.grad_weights + k, count));
   }
   const float factor = factor_of(row.rule, row.top_k);
-  if (row.rule.weights == RouteWeights::kRaw) return {factor, 0.0F, factor * weighted};
-  const float slope = factor / sum;
-  return {slope, -slope * (weighted / sum), 0.0F};
+  selected.scores.scale *= factor;
+  if (row.rule.weights == RouteWeights::kRaw) {
+    selected.sum = factor * weighted;
+  } else {
+    selected.mean = weighted;  // sum_k s'_k = 1: the sum of a_k is 0
+  }
+  return selected;
 }
 
-/// sum over all experts of balance_e s_e, and of s_e.
-struct BalanceSums {
-  float balance = 0.0F;
-  float scores = 0.0F;
-};
-
-template <RouterGate kGate>
-[[gnu::always_inline]] inline BalanceSums balance_sums(const BackwardRow& row) {
-  F32x8 balance{};
-  F32x8 scores{};
-  for (std::int64_t e = 0; e < row.num_experts; e += kLanes) {
-    const std::int64_t count = lanes_from(e, row.num_experts);
-    const F32x8 s = score_of<kGate>(load_row(row.logits + e, count, kNoExpert), row.lse);
-    scores += s;
-    balance += s * load_row(row.balance + e, count);
-  }
-  return {horizontal_sum(balance), horizontal_sum(scores)};
-}
-
-template <RouterGate kGate>
-void backward_row(const BackwardRow& row) {
-  const ScoreGradient selected = score_gradient<kGate>(row);
-  const BalanceSums sums = balance_sums<kGate>(row);
-  const bool is_sigmoid = kGate == RouterGate::kSigmoid;
-  const float inverse_total = is_sigmoid ? 1.0F / sums.scores : 1.0F;
-  const float mean = sums.balance * inverse_total + (is_sigmoid ? 0.0F : selected.dot);
-  for (std::int64_t e = 0; e < row.num_experts; e += kLanes) {
-    const std::int64_t count = lanes_from(e, row.num_experts);
-    const F32x8 x = load_row(row.logits + e, count, kNoExpert);
-    const F32x8 p = exp(x - row.lse);
-    const F32x8 pull = load_row(row.balance + e, count) - mean;
-    if (is_sigmoid) {
-      const F32x8 s = sigmoid(x);
-      store_row(row.grad_logits + e, s * (1.0F - s) * pull * inverse_total + row.two_z_lse * p,
-                count);
-    } else {
-      store_row(row.grad_logits + e, p * (pull + row.two_z_lse), count);
-    }
-  }
+void add_selected(const BackwardRow& row, const SelectedGradient& selected) {
   for (std::int64_t k = 0; k < row.top_k; k += kLanes) {
     const std::int64_t count = lanes_from(k, row.top_k);
-    const F32x8 s = score_of<kGate>(selected_logits(row.logits, row.ids + k, count), row.lse);
-    const F32x8 slope = is_sigmoid ? s * (1.0F - s) : s;
-    const F32x8 grad =
-        slope * (selected.slope * load_row(row.grad_weights + k, count) + selected.offset);
+    const F32x8 x = selected_logits(row.logits, row.ids + k, count);
+    F32x8 grad = selected.scores(x) * (load_row(row.grad_weights + k, count) - selected.mean);
+    if (row.rule.gate == RouterGate::kSigmoid) grad *= sigmoid(-x);
     for (std::int64_t lane = 0; lane < count; ++lane) {
       if (row.ids[k + lane] >= 0) row.grad_logits[row.ids[k + lane]] += grad[lane];
     }
   }
+}
+
+/// sum_e balance_e q_e
+[[gnu::always_inline]] inline float balance_mean(const BackwardRow& row, const Scores& scores) {
+  F32x8 sum{};
+  for (std::int64_t e = 0; e < row.num_experts; e += kLanes) {
+    const std::int64_t count = lanes_from(e, row.num_experts);
+    sum += scores(load_row(row.logits + e, count, kNoExpert)) * load_row(row.balance + e, count);
+  }
+  return horizontal_sum(sum);
+}
+
+void backward_row(const BackwardRow& row) {
+  const bool is_softmax = row.rule.gate == RouterGate::kSoftmax;
+  const Scores scores =
+      is_softmax ? row.softmax : normalised_scores(row.logits, row.num_experts, row.rule.gate);
+  const SelectedGradient selected = selected_gradient(row);
+  const float mean = balance_mean(row, scores) + (is_softmax ? selected.sum : 0.0F);
+  for (std::int64_t e = 0; e < row.num_experts; e += kLanes) {
+    const std::int64_t count = lanes_from(e, row.num_experts);
+    const F32x8 x = load_row(row.logits + e, count, kNoExpert);
+    const F32x8 p = row.softmax(x);
+    const F32x8 pull = load_row(row.balance + e, count) - mean;
+    const F32x8 grad = is_softmax ? p * (pull + row.two_z_lse)
+                                  : scores(x) * pull * sigmoid(-x) + row.two_z_lse * p;
+    store_row(row.grad_logits + e, grad, count);
+  }
+  add_selected(row, selected);
 }
 
 }  // namespace
@@ -327,14 +307,10 @@ void router_backward(const RouterBackwardArgs& args, TensorView /*scratch*/,
                                 .ids = ids + n * top_k,
                                 .num_experts = num_experts,
                                 .top_k = top_k,
-                                .lse = lse[n],
+                                .softmax = {true, lse[n], 1.0F},
                                 .two_z_lse = two_z * lse[n],
                                 .rule = rule};
-          if (rule.gate == RouterGate::kSigmoid) {
-            backward_row<RouterGate::kSigmoid>(row);
-          } else {
-            backward_row<RouterGate::kSoftmax>(row);
-          }
+          backward_row(row);
         }
       });
 }

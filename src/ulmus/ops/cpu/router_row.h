@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ulmus/ops/cpu/simd.h"
+#include "ulmus/ops/router.h"
 
 namespace ulmus::ops::cpu {
 
@@ -28,25 +29,47 @@ inline std::int64_t lanes_from(std::int64_t at, std::int64_t width) {
   return width - at < kLanes ? width - at : kLanes;
 }
 
-/// max_e x[e] and sum_e exp(x[e] - max). A NaN anywhere makes the sum NaN.
-struct SoftmaxRow {
-  float max;
-  float sum;
-};
-
-[[gnu::always_inline]] inline SoftmaxRow softmax_row(const float* x, std::int64_t width) {
+/// max_e x[e]; NaN does not count.
+[[gnu::always_inline]] inline float row_max(const float* x, std::int64_t width) {
   F32x8 largest = splat(kNoExpert);
   for (std::int64_t e = 0; e < width; e += kLanes) {
-    const std::int64_t count = lanes_from(e, width);
-    largest = max(load_row(x + e, count, kNoExpert), largest);
+    largest = max(load_row(x + e, lanes_from(e, width), kNoExpert), largest);
   }
-  const float top = horizontal_max(largest);
-  F32x8 sum{};
-  for (std::int64_t e = 0; e < width; e += kLanes) {
-    const std::int64_t count = lanes_from(e, width);
-    sum += exp(load_row(x + e, count, kNoExpert) - top);
+  return horizontal_max(largest);
+}
+
+/// Scores of one token's experts, from eight logits at a time.
+struct Scores {
+  bool is_exp;  ///< scale * e^(x - shift), else scale * sigmoid(x)
+  float shift;
+  float scale;
+
+  [[gnu::always_inline]] inline F32x8 operator()(F32x8 x) const {
+    return scale * (is_exp ? exp(x - shift) : sigmoid(x));
   }
-  return {top, horizontal_sum(sum)};
+  /// sum_e of the scores; NaN when a logit is.
+  [[gnu::always_inline]] inline float sum(const float* x, std::int64_t width) const {
+    F32x8 sums{};
+    for (std::int64_t e = 0; e < width; e += kLanes) {
+      sums += (*this)(load_row(x + e, lanes_from(e, width), kNoExpert));
+    }
+    return horizontal_sum(sums);
+  }
+};
+
+/// Scores up to a common factor, formed so that those of the experts whose largest logit is `max`
+/// do not all underflow: ratios of them are safe. Far below zero the sigmoid is the exponential.
+[[gnu::always_inline]] inline Scores relative_scores(RouterGate gate, float max) {
+  constexpr float kExponential = -20.0F;  // 1 + e^-20 rounds to 1
+  return {gate == RouterGate::kSoftmax || max < kExponential, max, 1.0F};
+}
+
+/// The normalised scores of all experts: softmax, or sigmoid divided by its sum.
+[[gnu::always_inline]] inline Scores normalised_scores(const float* x, std::int64_t width,
+                                                       RouterGate gate) {
+  Scores scores = relative_scores(gate, row_max(x, width));
+  scores.scale = 1.0F / scores.sum(x, width);
+  return scores;
 }
 
 }  // namespace ulmus::ops::cpu

@@ -48,21 +48,12 @@ void clear(const Sums& sums, std::int64_t num_experts) {
   std::memcpy(sums + 4, &high, sizeof(high));
 }
 
-template <class Scores>
 [[gnu::always_inline]] inline void add_row(double* sums, const float* logits, std::int64_t width,
-                                           Scores scores) {
+                                           const Scores& scores) {
   std::int64_t e = 0;
   for (; e + kLanes <= width; e += kLanes)
     add_eight_scores(sums + e, scores(load(logits + e)));
   if (e < width) add_scores(sums + e, scores(load_first(logits + e, width - e)), width - e);
-}
-
-float sigmoid_sum(const float* logits, std::int64_t width) {
-  F32x8 sum{};
-  for (std::int64_t e = 0; e < width; e += kLanes) {
-    sum += sigmoid(load_row(logits + e, lanes_from(e, width), kNoExpert));
-  }
-  return horizontal_sum(sum);
 }
 
 /// Tokens [begin, end) of one group; returns their sum of lse^2.
@@ -76,13 +67,10 @@ double add_tokens(const Sums& sums, const Inputs& in, std::int64_t begin, std::i
     }
     const float* logits = in.logits + n * in.num_experts;
     const float lse = in.lse[n];
-    if (in.gate == RouterGate::kSigmoid) {
-      const float inverse_sum = 1.0F / sigmoid_sum(logits, in.num_experts);
-      add_row(sums.scores, logits, in.num_experts,
-              [=](F32x8 x) { return sigmoid(x) * inverse_sum; });
-    } else {
-      add_row(sums.scores, logits, in.num_experts, [=](F32x8 x) { return exp(x - lse); });
-    }
+    const Scores scores = in.gate == RouterGate::kSoftmax
+                              ? Scores{true, lse, 1.0F}
+                              : normalised_scores(logits, in.num_experts, in.gate);
+    add_row(sums.scores, logits, in.num_experts, scores);
     z_sum += static_cast<double>(lse) * static_cast<double>(lse);
   }
   return z_sum;

@@ -12,6 +12,7 @@ namespace ulmus::ops::cpu {
 using F32x8 = float __attribute__((vector_size(32)));
 using I32x8 = std::int32_t __attribute__((vector_size(32)));
 using U32x8 = std::uint32_t __attribute__((vector_size(32)));
+using I32x4 = std::int32_t __attribute__((vector_size(16)));
 using F32x4 = float __attribute__((vector_size(16)));
 /// Four doubles, for sums that must not lose small terms.
 using F64x4 = double __attribute__((vector_size(32)));
@@ -75,6 +76,15 @@ inline constexpr std::int64_t kLanes = 8;
   return even > odd ? even : odd;
 }
 
+[[gnu::always_inline]] inline std::int32_t horizontal_max(I32x8 x) {
+  const I32x4 low = __builtin_shufflevector(x, x, 0, 1, 2, 3);
+  const I32x4 high = __builtin_shufflevector(x, x, 4, 5, 6, 7);
+  const I32x4 m = low > high ? low : high;
+  const std::int32_t even = m[0] > m[2] ? m[0] : m[2];
+  const std::int32_t odd = m[1] > m[3] ? m[1] : m[3];
+  return even > odd ? even : odd;
+}
+
 [[gnu::always_inline]] inline F64x4 widen(F32x4 x) { return __builtin_convertvector(x, F64x4); }
 
 /// e^x in each lane with a relative error below 1.3e-7 (about one unit in the last place), down to
@@ -89,8 +99,8 @@ inline constexpr std::int64_t kLanes = 8;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the integer in the low bits
   constexpr float kUnderflow = -104.0F;  // e^-104 rounds to 0, e^89 to infinity
   constexpr float kOverflow = 89.0F;
-  x = x > kOverflow ? splat(kOverflow) : x;  // comparisons with NaN fail: it stays
-  x = x < kUnderflow ? splat(kUnderflow) : x;
+  x = min(splat(kOverflow), x);  // NaN stays
+  x = max(splat(kUnderflow), x);
   const F32x8 shifted = x * kLog2E + kRound;
   const F32x8 n = shifted - kRound;
   const F32x8 r = (x - n * kLn2High) - n * kLn2Low;

@@ -1,0 +1,96 @@
+#include "ulmus/train/config.h"
+
+#include <numeric>
+
+#include "ulmus/base/error.h"
+
+namespace ulmus::train {
+namespace {
+
+void check_data(const Config& config) {
+  const DataConfig& data = config.data;
+  const bool trains = config.run.max_steps != 0;
+  if (trains && data.train.empty()) {
+    fail_input("data.train is missing: the token files to train on (array of paths)");
+  }
+  if (data.sequence_length < 1) {
+    fail_input("data.sequence_length = ", data.sequence_length, ": must be >= 1");
+  }
+  if (data.packing != "chunk" && data.packing != "documents") {
+    fail_input("data.packing = \"", data.packing, "\": must be one of chunk, documents");
+  }
+  if (data.mix.empty()) return;
+  if (data.mix.size() != data.train.size()) {
+    fail_input("data.mix has ", data.mix.size(), " weights, data.train has ", data.train.size(),
+               " paths: give one weight for each path");
+  }
+  if (!(std::accumulate(data.mix.begin(), data.mix.end(), 0.0) > 0.0)) {
+    fail_input("data.mix: at least one weight must be above 0");
+  }
+}
+
+void check_batch(const BatchConfig& batch, std::int64_t sequence_length) {
+  if (batch.tokens < 1 || batch.tokens % sequence_length != 0) {
+    fail_input("batch.tokens = ", batch.tokens,
+               ": must be a positive multiple of data.sequence_length = ", sequence_length);
+  }
+  if (batch.micro_sequences < 1) {
+    fail_input("batch.micro_sequences = ", batch.micro_sequences, ": must be >= 1");
+  }
+}
+
+void check_length(const RunConfig& run) {
+  if (!run.max_steps && !run.max_tokens) {
+    fail_input("run.max_steps or run.max_tokens is missing: how long to train");
+  }
+}
+
+void check_phases(const Config& config) {
+  const std::vector<optim::Phase>& phases = config.optim.phases;
+  if (phases.empty()) fail_input("optim.lr is missing: the peak learning rate");
+  std::int64_t steps = 0;
+  bool is_open = false;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (!(phases[i].lr > 0.0)) {
+      fail_input(phases.size() == 1 ? "optim.lr" : concat("optim.phases[", i, "].lr"),
+                 " is missing: the peak learning rate (number > 0)");
+    }
+    steps += phases[i].steps.value_or(0);
+    is_open = is_open || !phases[i].steps;
+  }
+  if (!is_open && config.run.max_steps.value_or(0) > steps) {
+    fail_input("run.max_steps = ", *config.run.max_steps, ", but optim.phases have ", steps,
+               " steps in all; leave the steps of the last phase out to let it take the rest");
+  }
+  // Its constructor checks each phase against batch and sequence length.
+  const optim::Plan plan(phases, config.batch.tokens, config.data.sequence_length,
+                         config.run.max_steps, config.run.max_tokens);
+}
+
+void check_edges(const Config& config) {
+  if (config.eval.every > 0 && config.data.eval.empty()) {
+    fail_input("eval.every = ", config.eval.every, ": data.eval names no held-out token files");
+  }
+  if (config.eval.tokens > 0 && config.eval.tokens < config.data.sequence_length) {
+    fail_input(
+        "eval.tokens = ", config.eval.tokens,
+        ": must be 0 (all) or at least data.sequence_length = ", config.data.sequence_length);
+  }
+  if (!config.checkpoint.load_optimizer && config.checkpoint.load.empty()) {
+    fail_input("checkpoint.load_optimizer = false: has no effect without checkpoint.load");
+  }
+  if (config.run.dir.empty()) fail_input("run.dir = \"\": must name a folder");
+}
+
+}  // namespace
+
+void Config::validate() const {
+  model.validate();
+  check_length(run);
+  check_data(*this);
+  check_batch(batch, data.sequence_length);
+  check_phases(*this);
+  check_edges(*this);
+}
+
+}  // namespace ulmus::train

@@ -1,0 +1,206 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ulmus/train/config.h"
+#include "ulmus/train/config_value.h"
+
+namespace ulmus::train {
+
+/// Whether a run may be continued with another value of a key.
+///   kMay     it may change
+///   kFixed   another value is refused
+///   kScoped  it may change unless moe.balance_scope = "micro_batch", whose loss it would change
+enum class OnResume : std::uint8_t { kMay, kFixed, kScoped };
+
+/// One key of the configuration: the parser, to_toml, the comparison on resume and the reference
+/// page (docs/configuration.md) all go through this table.
+struct ConfigKey {
+  std::string name;  ///< dotted
+  std::string type;  ///< as the reference page says it
+  std::string meaning;
+  std::string default_note;  ///< instead of the default that `write` shows
+  std::string built;         ///< "yes", or the values that are built
+  OnResume on_resume = OnResume::kFixed;
+  bool required = false;
+  /// Sets the key. InputError for what is wrong with the value itself.
+  std::function<void(Config&, const ConfigValue&)> read;
+  /// The value as TOML; "" when it is not set. No function: the key has one value, not kept.
+  std::function<std::string(const Config&)> write;
+};
+
+/// So large that products of steps and tokens still fit 64 bits.
+inline constexpr std::int64_t kMaxSteps = std::int64_t{1} << 32;
+inline constexpr std::int64_t kMaxBatchTokens = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxTokens = std::int64_t{1} << 60;
+
+/// All keys, table by table.
+const std::vector<ConfigKey>& config_keys();
+
+/// What a key says about itself.
+struct KeyText {
+  std::string meaning;
+  OnResume on_resume = OnResume::kFixed;
+  std::string default_note = {};
+  bool required = false;
+};
+
+/// A name of a choice and what it stands for.
+template <class Value>
+struct Choice {
+  std::string name;
+  Value value;
+};
+
+/// Collects keys. `get` is a generic lambda from a Config (const or not) to the key's member:
+///   [](auto& c) -> auto& { return c.run.log_every; }
+class KeyTable {
+ public:
+  template <class Get>
+  void add_integer(std::string name, Get get, IntegerRange range, KeyText text) {
+    using Member = std::remove_cvref_t<decltype(get(std::declval<Config&>()))>;
+    ConfigKey key = make(std::move(name), join("integer", range_text(range)), std::move(text));
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<Member>::max());
+    if (static_cast<std::uint64_t>(range.max) > kMax) {
+      range.max = static_cast<std::int64_t>(kMax);
+    }
+    key.read = [get, range, name = key.name](Config& config, const ConfigValue& value) {
+      get(config) = static_cast<Member>(read_integer(value, name, range));
+    };
+    key.write = [get](const Config& config) {
+      return to_toml_text(static_cast<std::int64_t>(get(config)));
+    };
+    keys_.push_back(std::move(key));
+  }
+
+  /// A std::optional member.
+  template <class Get>
+  void add_optional_integer(std::string name, Get get, IntegerRange range, KeyText text) {
+    ConfigKey key = make(std::move(name), join("integer", range_text(range)), std::move(text));
+    key.read = [get, range, name = key.name](Config& config, const ConfigValue& value) {
+      get(config) = read_integer(value, name, range);
+    };
+    key.write = [get](const Config& config) {
+      return get(config) ? to_toml_text(*get(config)) : std::string();
+    };
+    keys_.push_back(std::move(key));
+  }
+
+  template <class Get>
+  void add_number(std::string name, Get get, NumberRange range, KeyText text) {
+    ConfigKey key = make(std::move(name), join("number", range_text(range)), std::move(text));
+    key.read = [get, range, name = key.name](Config& config, const ConfigValue& value) {
+      get(config) = read_number(value, name, range);
+    };
+    key.write = [get](const Config& config) { return to_toml_text(double{get(config)}); };
+    keys_.push_back(std::move(key));
+  }
+
+  template <class Get>
+  void add_boolean(std::string name, Get get, KeyText text) {
+    ConfigKey key = make(std::move(name), "true or false", std::move(text));
+    key.read = [get, name = key.name](Config& config, const ConfigValue& value) {
+      get(config) = read_boolean(value, name);
+    };
+    key.write = [get](const Config& config) { return to_toml_text(bool{get(config)}); };
+    keys_.push_back(std::move(key));
+  }
+
+  /// A string or a path. An empty one counts as not set.
+  template <class Get>
+  void add_string(std::string name, Get get, KeyText text) {
+    using Member = std::remove_cvref_t<decltype(get(std::declval<Config&>()))>;
+    ConfigKey key = make(std::move(name), "string", std::move(text));
+    key.read = [get, name = key.name](Config& config, const ConfigValue& value) {
+      get(config) = Member(read_string(value, name));
+    };
+    key.write = [get](const Config& config) {
+      const std::filesystem::path path(get(config));
+      return path.empty() ? std::string() : to_toml_text(std::string_view(path.native()));
+    };
+    keys_.push_back(std::move(key));
+  }
+
+  template <class Get>
+  void add_paths(std::string name, Get get, KeyText text) {
+    ConfigKey key = make(std::move(name), "array of paths", std::move(text));
+    key.read = [get, name = key.name](Config& config, const ConfigValue& value) {
+      get(config).clear();
+      for (const std::string& path : read_strings(value, name))
+        get(config).emplace_back(path);
+    };
+    key.write = [get](const Config& config) {
+      std::string out;
+      for (const auto& path : get(config)) {
+        out += (out.empty() ? "" : ", ") + to_toml_text(std::string_view(path.native()));
+      }
+      return out.empty() ? std::string() : "[" + out + "]";
+    };
+    keys_.push_back(std::move(key));
+  }
+
+  /// One of several names; those of `not_built` are refused as such.
+  template <class Get, class Value>
+  void add_choice(std::string name, Get get, std::vector<Choice<Value>> choices,
+                  std::vector<std::string> not_built, KeyText text) {
+    std::vector<std::string> names;
+    for (const auto& choice : choices)
+      names.push_back(choice.name);
+    ConfigKey key = make(std::move(name), quoted_names(names, not_built), std::move(text));
+    if (!not_built.empty()) key.built = quoted_names(names);
+    key.read = [=, name = key.name](Config& config, const ConfigValue& value) {
+      const std::string chosen = read_choice(value, name, names, not_built);
+      for (const auto& choice : choices) {
+        if (choice.name == chosen) get(config) = choice.value;
+      }
+    };
+    key.write = [=](const Config& config) {
+      for (const auto& choice : choices) {
+        if (choice.value == get(config)) return to_toml_text(std::string_view(choice.name));
+      }
+      return std::string();
+    };
+    keys_.push_back(std::move(key));
+  }
+
+  /// A key with its own reader and writer.
+  ConfigKey& add(std::string name, std::string type, KeyText text,
+                 std::function<void(Config&, const ConfigValue&)> read,
+                 std::function<std::string(const Config&)> write);
+
+  /// Keys of features that are not built: only the value that says what one process does anyway is
+  /// accepted, others are refused by name. `neutral` is that value as TOML.
+  void add_fixed_choice(std::string name, const std::vector<std::string>& not_built,
+                        std::string neutral, KeyText text);
+  void add_fixed_integer(std::string name, IntegerRange range, std::int64_t neutral, KeyText text);
+  void add_fixed_false(std::string name, KeyText text);
+  /// Of `type`; `neutral` "" means that the key is refused whatever it says.
+  void add_fixed(std::string name, std::string type, std::string neutral, KeyText text);
+
+  std::vector<ConfigKey> take() { return std::move(keys_); }
+
+  /// "a", "b" with their quotes; those of `more` behind.
+  static std::string quoted_names(const std::vector<std::string>& names,
+                                  const std::vector<std::string>& more = {});
+
+ private:
+  static ConfigKey make(std::string name, std::string type, KeyText text);
+  static std::string join(const std::string& type, const std::string& range);
+
+  std::vector<ConfigKey> keys_;
+};
+
+/// The tables, one file each or a few in one.
+void add_run_keys(KeyTable& table);
+void add_model_keys(KeyTable& table);
+void add_moe_keys(KeyTable& table);
+void add_data_keys(KeyTable& table);
+void add_optim_keys(KeyTable& table);
+void add_parallel_keys(KeyTable& table);
+void add_machine_keys(KeyTable& table);
+
+}  // namespace ulmus::train

@@ -1,0 +1,88 @@
+#include "ulmus/train/evaluator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "ulmus/data/tokenizer.h"
+
+namespace ulmus::train {
+
+namespace {
+
+data::Loader make_loader(const Config& config) {
+  if (config.data.eval.empty()) fail_input("data.eval is empty: nothing to evaluate on");
+  const data::Packing packing = data::parse_packing(config.data.packing, "data.packing");
+  return {
+      {{.name = "eval", .files = open_token_files(config.data.eval, "data.eval")}},
+      {.sequence_length = config.data.sequence_length,
+       .packing = packing,
+       .leftover = packing == data::Packing::kChunk ? data::Leftover::kPad : data::Leftover::kDrop,
+       .order = data::Order::kSequential,
+       .seed = 0}};
+}
+
+}  // namespace
+
+data::TokenFiles open_token_files(const std::vector<std::filesystem::path>& paths,
+                                  std::string_view key) {
+  data::TokenFiles files;
+  for (const std::filesystem::path& path : paths) {
+    if (std::filesystem::is_directory(path)) {
+      for (const data::TokenFileEntry& entry : data::Manifest::load(path).files) {
+        files.push_back(
+            std::make_shared<data::TokenFile>(data::TokenFile::open(path / entry.name)));
+      }
+    } else {
+      files.push_back(std::make_shared<data::TokenFile>(data::TokenFile::open(path)));
+    }
+  }
+  if (files.empty()) fail_input(key, " names no token file");
+  return files;
+}
+
+Evaluator::Evaluator(const Config& config, ThreadPool& pool)
+    : loader_(make_loader(config)), micro_sequences_(config.batch.micro_sequences) {
+  loader_.verify_ids(static_cast<int>(config.model.vocab), pool);
+  num_sequences_ = loader_.num_instances();
+  if (config.eval.tokens > 0) {
+    num_sequences_ = std::clamp<std::int64_t>(config.eval.tokens / config.data.sequence_length, 1,
+                                              num_sequences_);
+  }
+  const data::Tokenizer tokenizer = data::Tokenizer::load(config.data.tokenizer);
+  if (tokenizer.vocab_size() > config.model.vocab) {
+    fail_input("model.vocab = ", config.model.vocab, ", but ", config.data.tokenizer.string(),
+               " has ", tokenizer.vocab_size(), " tokens");
+  }
+  for (std::int64_t first = 0; first < num_sequences_; first += micro_sequences_) {
+    loader_.load(first, std::min(micro_sequences_, num_sequences_ - first), batch_);
+    num_targets_ += batch_.loss_tokens;
+    for (const std::int32_t target : batch_.targets) {
+      const bool is_text = target >= 0 && target != tokenizer.end_of_text_id();
+      if (!is_text) continue;
+      if (target >= tokenizer.vocab_size()) {
+        fail_input("data.eval holds token ", target, ", but ", config.data.tokenizer.string(),
+                   " has only ", tokenizer.vocab_size());
+      }
+      text_bytes_ += static_cast<std::int64_t>(tokenizer.token_bytes(target).size());
+    }
+  }
+  if (num_targets_ == 0) fail_input("data.eval has no token to predict");
+}
+
+EvalResult Evaluator::run(Runtime& runtime) {
+  runtime.clear_record();
+  for (std::int64_t first = 0; first < num_sequences_; first += micro_sequences_) {
+    loader_.load(first, std::min(micro_sequences_, num_sequences_ - first), batch_);
+    runtime.evaluate(batch_, static_cast<double>(num_targets_));
+  }
+  const double loss = runtime.read_record().loss_ce;
+  return {.tokens = num_targets_,
+          .text_bytes = text_bytes_,
+          .loss = loss,
+          .perplexity = std::exp(loss),
+          .bits_per_byte = loss / std::numbers::ln2 * static_cast<double>(num_targets_) /
+                           static_cast<double>(std::max<std::int64_t>(text_bytes_, 1))};
+}
+
+}  // namespace ulmus::train

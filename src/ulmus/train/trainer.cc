@@ -1,0 +1,259 @@
+#include "ulmus/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ulmus/train/config_file.h"
+
+namespace ulmus::train {
+
+namespace {
+
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Seconds that the meter saw in the operations of the token exchange.
+double exchange_seconds(const Meter& meter) {
+  double sum = 0.0;
+  for (const MeterEntry& entry : meter.entries()) {
+    const bool belongs = entry.operation == "route_order" || entry.operation == "gather_rows" ||
+                         entry.operation == "combine_rows" || entry.operation == "gather_scalars" ||
+                         entry.operation == "collect_scalars";
+    if (belongs) sum += entry.seconds;
+  }
+  return sum;
+}
+
+void check_budget(const Config& config, const MemoryTable& memory) {
+  const bool is_given = config.memory.budget_gib > 0.0;
+  const double budget = is_given ? config.memory.budget_gib * kGibibyte
+                                 : static_cast<double>(available_memory_bytes());
+  if (static_cast<double>(memory.total_bytes()) <= budget) return;
+  fail_input(
+      "the run needs ",
+      fmt::format("{:.2f}", static_cast<double>(memory.total_bytes()) / kGibibyte), " GiB, ",
+      is_given ? "memory.budget_gib allows " : "the machine has free ",
+      fmt::format("{:.2f}", budget / kGibibyte),
+      " GiB; smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help\n",
+      memory_text(memory));
+}
+
+}  // namespace
+
+std::string memory_text(const MemoryTable& memory) {
+  std::string text;
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    const auto memory_class = static_cast<MemoryClass>(i);
+    text += fmt::format("  {:<12} {:>10.1f} MiB\n", name_of(memory_class),
+                        static_cast<double>(memory[memory_class]) / 1048576.0);
+  }
+  return text + fmt::format("  {:<12} {:>10.1f} MiB", "total",
+                            static_cast<double>(memory.total_bytes()) / 1048576.0);
+}
+
+optim::Plan make_plan(const Config& config) {
+  return {config.optim.phases, config.batch.tokens, config.data.sequence_length,
+          config.run.max_steps, config.run.max_tokens};
+}
+
+data::Loader make_training_loader(const Config& config, ThreadPool& pool) {
+  std::vector<data::DataSource> sources;
+  if (config.data.mix.empty()) {
+    sources.push_back(
+        {.name = "train", .files = open_token_files(config.data.train, "data.train")});
+  } else {
+    for (std::size_t i = 0; i < config.data.train.size(); ++i) {
+      sources.push_back({.name = config.data.train[i].string(),
+                         .files = open_token_files({config.data.train[i]}, "data.train"),
+                         .weight = config.data.mix[i]});
+    }
+  }
+  data::Loader loader(std::move(sources),
+                      {.sequence_length = config.data.sequence_length,
+                       .packing = data::parse_packing(config.data.packing, "data.packing"),
+                       .leftover = data::Leftover::kDrop,
+                       .order = data::Order::kShuffled,
+                       .seed = config.run.seed});
+  loader.verify_ids(static_cast<int>(config.model.vocab), pool);
+  return loader;
+}
+
+Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter)
+    : config_(config),
+      stop_(stop),
+      folder_(config.run.dir),
+      reporter_(reporter, folder_.log_path()),
+      plan_(make_plan(config)),
+      device_(make_device(config)),
+      loader_(make_training_loader(config, device_->pool())) {
+  if (!config.data.eval.empty()) {
+    evaluator_ = std::make_unique<Evaluator>(config, device_->pool());
+  }
+  memory_ = measure_memory(config, Purpose::kTrain, num_threads(config));
+  flops_per_token_ = useful_flops_per_token(config);
+  check_budget(config, memory_);
+  runtime_ = std::make_unique<Runtime>(config, Purpose::kTrain, *device_, memory_);
+  checkpointing_ = std::make_unique<Checkpointing>(config, *runtime_);
+  start();
+}
+
+void Trainer::start() {
+  const auto newest = checkpoint::newest(checkpointing_->checkpoints_dir());
+  if (newest) {
+    if (std::filesystem::exists(folder_.config_path())) {
+      check_resume(load_config(folder_.config_path(), {}), config_);
+    }
+    position_ = checkpointing_->resume(newest->path);
+    saved_step_ = position_.step;
+    newest_checkpoint_ = newest->path;
+    reporter_.info(fmt::format("continues from {} (step {} of {})", newest->path.string(),
+                               position_.step, plan_.num_steps()));
+  } else {
+    runtime_->initialize_parameters();
+    if (!config_.checkpoint.load.empty()) {
+      checkpointing_->load_weights(config_.checkpoint.load, config_.checkpoint.load_optimizer);
+      reporter_.info("weights of " + config_.checkpoint.load.string());
+    }
+  }
+  write_file_atomically(folder_.config_path(), to_toml(config_));
+  metrics_.emplace(folder_.metrics_path(), position_.step);
+  const auto counts =
+      model::count_parameters(runtime_->language_model().parameters(), config_.model);
+  reporter_.info(fmt::format("{} parameters ({} active a token), {}", counts.total, counts.active,
+                             device_->description()));
+  reporter_.info("memory by class\n" + memory_text(memory_));
+}
+
+bool Trainer::is_due(std::int64_t every) const { return every > 0 && position_.step % every == 0; }
+
+void Trainer::save() {
+  newest_checkpoint_ = checkpointing_->save(position_);
+  saved_step_ = position_.step;
+}
+
+TrainResult Trainer::run() {
+  if (plan_.num_steps() == 0 && saved_step_ < 0) save();
+  if (position_.step < plan_.num_steps()) {
+    prefetcher_ = std::make_unique<data::Prefetcher>(loader_);
+    prefetcher_->request(position_.data_position, plan_.batch_sequences(position_.step));
+    interval_ = {};
+    while (step() && stop_.signal.load() == 0) {
+    }
+  }
+  if (saved_step_ != position_.step) save();
+  const int signal = stop_.signal.load();
+  reporter_.info(fmt::format("{} at step {}, checkpoint {}", signal == 0 ? "done" : "stopped",
+                             position_.step, newest_checkpoint_.string()));
+  return {.step = position_.step,
+          .tokens = position_.tokens,
+          .signal = signal,
+          .checkpoint = newest_checkpoint_};
+}
+
+/// One optimizer step. False after the last.
+bool Trainer::step() {
+  const auto begin = Clock::now();
+  const data::HostBatch& batch = prefetcher_->wait();
+  interval_.data_s += seconds_since(begin);
+  const std::int64_t next = position_.step + 1;
+  if (next < plan_.num_steps()) {
+    prefetcher_->request(position_.data_position + batch.num_sequences,
+                         plan_.batch_sequences(next));
+  }
+  const double lr = plan_.learning_rate(position_.step);
+  runtime_->train_step(batch, position_.step, lr);
+  record_ = runtime_->read_record();
+  position_.step = next;
+  position_.tokens += batch.num_sequences * batch.sequence_length;
+  position_.data_position += batch.num_sequences;
+  ++interval_.steps;
+  interval_.tokens += batch.num_sequences * batch.sequence_length;
+  check_record(record_, batch.valid_tokens);
+  if (evaluator_ && (is_due(config_.eval.every) || is_last())) eval_ = evaluator_->run(*runtime_);
+  if (is_due(config_.run.log_every) || is_last() || eval_ || position_.step == 1) {
+    log_step(record_, batch.valid_tokens, lr);
+  }
+  if (is_due(config_.checkpoint.every)) save();
+  const double step_s = seconds_since(begin);
+  seconds_per_step_ = seconds_per_step_ == 0.0 ? step_s : 0.9 * seconds_per_step_ + 0.1 * step_s;
+  const double tokens = static_cast<double>(batch.num_sequences * batch.sequence_length);
+  reporter_.progress(
+      {.step = position_.step,
+       .max_steps = plan_.num_steps(),
+       .loss = record_.loss_ce,
+       .tokens_per_s = tokens / seconds_per_step_,
+       .useful_gflops = tokens / seconds_per_step_ * flops_per_token_ / 1e9,
+       .seconds_left = seconds_per_step_ * static_cast<double>(plan_.num_steps() - position_.step),
+       .max_over_mean = worst_max_over_mean(record_)});
+  return !is_last();
+}
+
+/// Laws 8 and 9: every route is accounted for, and a step without finite numbers is named.
+void Trainer::check_record(const model::StepRecord::Host& record, std::int64_t valid_tokens) {
+  for (std::size_t layer = 0; layer < record.counts.size(); ++layer) {
+    const std::int64_t requested =
+        std::accumulate(record.counts[layer].begin(), record.counts[layer].end(), std::int64_t{0});
+    ULMUS_CHECK(requested == valid_tokens * config_.model.moe.top_k, "step ", position_.step,
+                ", layer ", config_.model.dense_layers + static_cast<int>(layer), ": ", requested,
+                " routes of ", valid_tokens, " tokens");
+  }
+  const auto reason =
+      static_cast<ops::GateReason>(static_cast<int>(record.gate_field(ops::GateField::kReason)));
+  if (reason == ops::GateReason::kNonfinite) report_nonfinite(record);
+  if (reason == ops::GateReason::kSkipLoss || reason == ops::GateReason::kSkipNorm) {
+    reporter_.warning(fmt::format(
+        "step {} skipped: {} stands out (loss {:.4f}, gradient norm {:.4g})", position_.step,
+        reason == ops::GateReason::kSkipLoss ? "the loss" : "the gradient norm", record.loss_ce,
+        record.gate_field(ops::GateField::kNorm)));
+  }
+}
+
+void Trainer::report_nonfinite(const model::StepRecord::Host& record) {
+  const auto bad = static_cast<std::int64_t>(record.gate_field(ops::GateField::kBadTensor));
+  const auto& parameters = runtime_->language_model().parameters().all();
+  const std::string where =
+      bad >= 0 && bad < static_cast<std::int64_t>(parameters.size())
+          ? "the gradient of " + parameters[static_cast<std::size_t>(bad)].name
+          : std::string("the loss");
+  const auto in_row = static_cast<std::int64_t>(record.gate_field(ops::GateField::kNonfiniteInRow));
+  reporter_.warning(fmt::format("step {} skipped: {} is not finite", position_.step, where));
+  if (in_row < config_.optim.max_nonfinite) return;
+  save();
+  fail("step ", position_.step, ": ", where, " is not finite, ", in_row,
+       " steps in a row (optim.max_nonfinite); the weights before them are in ",
+       newest_checkpoint_.string());
+}
+
+void Trainer::log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens,
+                       double lr) {
+  const double elapsed_s = seconds_since(interval_.begin);
+  const auto steps = static_cast<double>(interval_.steps);
+  const Meter& meter = runtime_->meter();
+  metrics_->write(metrics_line({.step = position_.step,
+                                .tokens = position_.tokens,
+                                .routed_tokens = static_cast<double>(valid_tokens),
+                                .lr = lr,
+                                .step_s = elapsed_s / steps,
+                                .data_s = interval_.data_s / steps,
+                                .exchange_s = exchange_seconds(meter) / steps,
+                                .tokens_per_s = static_cast<double>(interval_.tokens) / elapsed_s,
+                                .useful_gflops = meter.useful_flops() / elapsed_s / 1e9,
+                                .memory = memory_,
+                                .eval = eval_},
+                               record, config_.model));
+  if (eval_) {
+    reporter_.info(fmt::format("step {}: held-out loss {:.4f}, {:.4f} bits a byte", position_.step,
+                               eval_->loss, eval_->bits_per_byte));
+  }
+  eval_.reset();
+  runtime_->meter().reset();
+  interval_ = {};
+}
+
+}  // namespace ulmus::train

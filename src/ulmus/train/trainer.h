@@ -1,0 +1,79 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "ulmus/data/loader.h"
+#include "ulmus/optim/schedule.h"
+#include "ulmus/train/checkpointing.h"
+#include "ulmus/train/evaluator.h"
+#include "ulmus/train/metrics.h"
+#include "ulmus/train/reporter.h"
+#include "ulmus/train/run.h"
+#include "ulmus/train/run_folder.h"
+#include "ulmus/train/runtime.h"
+
+namespace ulmus::train {
+
+/// Phases of a run and its end.
+optim::Plan make_plan(const Config& config);
+
+/// The training order over data.train; every id verified against the vocabulary.
+data::Loader make_training_loader(const Config& config, ThreadPool& pool);
+
+/// The loop of one run: step, record, metrics, evaluation, checkpoints, stop.
+class Trainer {
+ public:
+  /// Everything that can be refused is refused here, before anything is trained.
+  Trainer(const Config& config, const StopFlag& stop, Reporter& reporter);
+
+  TrainResult run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// Sums over the steps since the last line of metrics.
+  struct Interval {
+    Clock::time_point begin = Clock::now();
+    std::int64_t steps = 0;
+    std::int64_t tokens = 0;
+    double data_s = 0.0;
+  };
+
+  void start();
+  bool step();
+  void check_record(const model::StepRecord::Host& record, std::int64_t valid_tokens);
+  void report_nonfinite(const model::StepRecord::Host& record);
+  void log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens, double lr);
+  void save();
+  bool is_due(std::int64_t every) const;
+  bool is_last() const { return position_.step == plan_.num_steps(); }
+
+  const Config& config_;
+  const StopFlag& stop_;
+  RunFolder folder_;
+  LoggingReporter reporter_;
+  optim::Plan plan_;
+  std::unique_ptr<Device> device_;
+  data::Loader loader_;
+  std::unique_ptr<Evaluator> evaluator_;
+  MemoryTable memory_;
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Checkpointing> checkpointing_;
+  std::optional<MetricsFile> metrics_;
+  std::unique_ptr<data::Prefetcher> prefetcher_;
+  RunPosition position_;
+  std::int64_t saved_step_ = -1;
+  std::filesystem::path newest_checkpoint_;
+  model::StepRecord::Host record_;
+  std::optional<EvalResult> eval_;
+  Interval interval_;
+  double seconds_per_step_ = 0.0;
+  double flops_per_token_ = 0.0;
+};
+
+/// The memory table as lines of text, for people.
+std::string memory_text(const MemoryTable& memory);
+
+}  // namespace ulmus::train
