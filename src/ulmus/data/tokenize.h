@@ -25,7 +25,7 @@ struct TokenizeOptions {
   std::filesystem::path folder;  ///< gets STEM.tokens, STEM.index and the manifest
   std::string stem = "train";
   Overwrite overwrite = Overwrite::kNo;
-  Progress progress;
+  Progress progress = {};
 };
 
 struct TokenizeReport {
