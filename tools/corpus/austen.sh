@@ -23,7 +23,8 @@ if [ -f "$done_mark" ]; then
   exit 0
 fi
 if [ ! -x "$program" ]; then
-  echo "austen.sh: $program is not there; build it: cmake --build build/release --target austen_text" >&2
+  echo "austen.sh: $program is not there; build it:" >&2
+  echo "cmake --build build/release --target austen_text" >&2
   exit 2
 fi
 
@@ -42,8 +43,9 @@ if [ -z "$deb" ]; then
   fi
   if ! (cd "$cache" && apt-get -q download "$package" >download.log 2>&1); then
     cat "$cache/download.log" >&2
-    echo "austen.sh: apt-get cannot download $package. Needed: Debian 12 or newer (component main)," >&2
-    echo "the network, and package lists ('apt-get update' as root). Or put the .deb into $cache." >&2
+    echo "austen.sh: apt-get cannot download $package. Needed: Debian 12 or newer" >&2
+    echo "(component main), the network, and package lists ('apt-get update' as root)." >&2
+    echo "Or put Debian's ${package}_1.0.0-1_all.deb into $cache." >&2
     exit 1
   fi
   deb=$(find_package_file)
