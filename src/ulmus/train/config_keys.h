@@ -144,7 +144,7 @@ class KeyTable {
   }
 
   /// One of several names; those of `not_built` are refused as such.
-  template <class Get, class Value>
+  template <class Value, class Get>
   void add_choice(std::string name, Get get, std::vector<Choice<Value>> choices,
                   std::vector<std::string> not_built, KeyText text) {
     std::vector<std::string> names;
