@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "ulmus/cli/commands.h"
+#include "ulmus/cli/output.h"
+#include "ulmus/cli/signals.h"
+#include "ulmus/train/config_file.h"
+#include "ulmus/train/run.h"
+
+namespace ulmus::cli {
+namespace {
+
+struct TrainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string json;
+  bool is_dry_run = false;
+  bool prints_keys = false;
+};
+
+std::string dry_run_text(const train::DryRun& facts) {
+  std::string text =
+      fmt::format("parameters {} in all, {} active for each token\n",
+                  grouped_digits(facts.parameters.total), grouped_digits(facts.parameters.active));
+  text += fmt::format("useful work {:.3f} MFLOP a token, forward and backward\n",
+                      facts.useful_flops_per_token * 1e-6);
+  text += fmt::format("steps {}, micro-batches a step {}\n", grouped_digits(facts.steps),
+                      grouped_digits(facts.micro_batches));
+  text += fmt::format("layout 1 process, {} threads, device cpu\n\n", facts.threads);
+  TextTable table({"memory", "bytes", ""});
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    const auto memory_class = static_cast<MemoryClass>(i);
+    table.add_row({std::string(name_of(memory_class)), grouped_digits(facts.memory[memory_class]),
+                   bytes_text(facts.memory[memory_class])});
+  }
+  table.add_row(
+      {"all", grouped_digits(facts.memory.total_bytes()), bytes_text(facts.memory.total_bytes())});
+  return text + table.text();
+}
+
+nlohmann::json dry_run_json(const train::DryRun& facts, const std::string& config) {
+  nlohmann::json memory;
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    const auto memory_class = static_cast<MemoryClass>(i);
+    memory[std::string(name_of(memory_class)) + "_bytes"] = facts.memory[memory_class];
+  }
+  memory["total_bytes"] = facts.memory.total_bytes();
+  return {{"config", config},
+          {"total_params", facts.parameters.total},
+          {"active_params", facts.parameters.active},
+          {"useful_flops_per_token", facts.useful_flops_per_token},
+          {"steps", facts.steps},
+          {"micro_batches", facts.micro_batches},
+          {"threads", facts.threads},
+          {"memory", memory}};
+}
+
+int show_dry_run(const train::Config& config, const std::string& json) {
+  const std::string resolved = train::to_toml(config);
+  const train::DryRun facts = train::dry_run(config);
+  print_facts(resolved + "\n" + dry_run_text(facts), dry_run_json(facts, resolved).dump(2), json);
+  return 0;
+}
+
+int run_train(const TrainOptions& options) {
+  if (options.prints_keys) {
+    print_result(train::key_reference());
+    return 0;
+  }
+  check_json_target(options.json);
+  const train::Config config = train::load_config(options.config, options.overrides);
+  if (options.is_dry_run) return show_dry_run(config, options.json);
+
+  train::StopFlag stop;
+  const SignalScope signals(stop);
+  const std::unique_ptr<train::Reporter> reporter = train::make_terminal_reporter();
+  const train::TrainResult result = train::run_training(config, stop, *reporter);
+  const nlohmann::json facts = {{"step", result.step},
+                                {"tokens", result.tokens},
+                                {"signal", result.signal},
+                                {"checkpoint", result.checkpoint.string()}};
+  print_facts(fmt::format("step {}, {} tokens, checkpoint {}\n", result.step,
+                          grouped_digits(result.tokens), result.checkpoint.string()),
+              facts.dump(2), options.json);
+  return result.signal == 0 ? 0 : exit_status_of_signal(result.signal);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, Invocation& invocation) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = program.add_subcommand(
+      "train", "Trains; continues from the newest checkpoint in run.dir if there is one");
+  CLI::Option* config =
+      command->add_option("CONFIG", options->config, "Configuration, a TOML file");
+  command->add_option("--set", options->overrides, "Sets a key: --set moe.top_k=4; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_flag("--dry-run", options->is_dry_run,
+                    "Prints resolved configuration, parameters, memory and layout, and stops");
+  command->add_option("--json", options->json, "Writes the facts as JSON; - is standard output");
+  CLI::Option* keys = command->add_flag("--print-keys", options->prints_keys,
+                                        "Prints every key of a configuration, and stops");
+  command->callback([options, config, keys, &invocation] {
+    if (config->empty() && keys->empty()) throw CLI::RequiredError("CONFIG");
+    invocation.run = [options] { return run_train(*options); };
+  });
+}
+
+}  // namespace ulmus::cli

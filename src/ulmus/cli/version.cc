@@ -1,0 +1,15 @@
+#include <fmt/format.h>
+
+#include "ulmus/cli/commands.h"
+#include "ulmus/cli/output.h"
+#include "ulmus/ops/cpu/blas.h"
+
+namespace ulmus::cli {
+
+int print_version() {
+  print_result(fmt::format("ulmus {}\nback ends: cpu, ref\nBLAS: OpenBLAS, kernels {}\nMPI: none\n",
+                           ULMUS_VERSION, ops::cpu::blas_core_name()));
+  return 0;
+}
+
+}  // namespace ulmus::cli
