@@ -1,0 +1,47 @@
+#include "ulmus/ops/block_norms.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/device_fixture.h"
+#include "tests/support/expect.h"
+
+namespace ulmus::ops {
+namespace {
+
+using test::DeviceFixture;
+
+std::vector<double> norms(DeviceFixture& f, const TensorView& x, std::int64_t slice_elements) {
+  const TensorView sums = f.stale(DType::kF64, {num_blocks(x.numel(), slice_elements)});
+  block_norms({.sums = sums, .x = x, .slice_elements = slice_elements}, f.ctx);
+  return f.values(sums);
+}
+
+TEST(BlockNorms, TheLastBlockIsShorter) {
+  DeviceFixture f;
+  std::vector<double> values(2 * kBlockElements + 3, 1.0);
+  values[kBlockElements] = 3.0;  // first of the second block
+  values.back() = -2.0;
+  EXPECT_EQ(
+      norms(f, f.floats(DType::kF32, {2 * kBlockElements + 3}, values), 2 * kBlockElements + 3),
+      (std::vector<double>{kBlockElements, kBlockElements + 8, 2 + 4}));
+}
+
+TEST(BlockNorms, EverySliceStartsABlock) {
+  DeviceFixture f;
+  const std::int64_t slice = kBlockElements + 1;
+  std::vector<double> values(static_cast<std::size_t>(2 * slice), 2.0);
+  values[kBlockElements] = 5.0;                            // alone in its block
+  values[static_cast<std::size_t>(2 * slice - 1)] = -7.0;  // likewise
+  const std::vector<double> expected = {4.0 * kBlockElements, 25, 4.0 * kBlockElements, 49};
+  EXPECT_EQ(norms(f, f.floats(DType::kF32, {2, slice}, values), slice), expected);
+  EXPECT_EQ(norms(f, f.f64({2, slice}, values), slice), expected);
+}
+
+TEST(BlockNorms, SmallSlicesAndNoElements) {
+  DeviceFixture f;
+  EXPECT_EQ(norms(f, f.f64({3, 2}, {1, 2, 3, 4, 5, 6}), 2), (std::vector<double>{5, 25, 61}));
+  EXPECT_TRUE(norms(f, f.zeros(DType::kF32, {0}), 0).empty());
+}
+
+}  // namespace
+}  // namespace ulmus::ops

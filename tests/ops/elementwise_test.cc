@@ -1,0 +1,46 @@
+#include "ulmus/ops/elementwise.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/device_fixture.h"
+#include "tests/support/expect.h"
+
+namespace ulmus::ops {
+namespace {
+
+using test::DeviceFixture;
+
+TEST(Fill, EveryElementType) {
+  DeviceFixture f;
+  const TensorView f32 = f.zeros(DType::kF32, {3});
+  const TensorView f64 = f.zeros(DType::kF64, {2, 2});
+  const TensorView i32 = f.zeros(DType::kI32, {3});
+  const TensorView i64 = f.zeros(DType::kI64, {2});
+  const TensorView u8 = f.zeros(DType::kU8, {5});
+  fill({.x = f32, .value = -1.5}, f.ctx);
+  fill({.x = f64, .value = 0.1}, f.ctx);
+  fill({.x = i32, .value = -1}, f.ctx);
+  fill({.x = i64, .value = 3'000'000'000.0}, f.ctx);
+  fill({.x = u8, .value = 200}, f.ctx);
+  EXPECT_EQ(f.read<float>(f32), std::vector<float>(3, -1.5F));
+  EXPECT_EQ(f.read<double>(f64), std::vector<double>(4, 0.1));
+  EXPECT_EQ(f.read<std::int32_t>(i32), std::vector<std::int32_t>(3, -1));
+  EXPECT_EQ(f.read<std::int64_t>(i64), std::vector<std::int64_t>(2, 3'000'000'000));
+  EXPECT_EQ(f.read<std::uint8_t>(u8), std::vector<std::uint8_t>(5, 200));
+}
+
+TEST(Add, ApartAndInPlace) {
+  DeviceFixture f;
+  const TensorView a = f.f64({2, 2}, {1, 2, 3, 4});
+  const TensorView b = f.f64({2, 2}, {10, 20, 30, 40});
+  const TensorView y = f.stale(DType::kF64, {2, 2});
+  add({.y = y, .a = a, .b = b}, f.ctx);
+  EXPECT_EQ(f.values(y), (std::vector<double>{11, 22, 33, 44}));
+  add({.y = a, .a = a, .b = b}, f.ctx);
+  EXPECT_EQ(f.values(a), f.values(y));
+  add({.y = b, .a = a, .b = b}, f.ctx);
+  EXPECT_EQ(f.values(b), (std::vector<double>{21, 42, 63, 84}));
+}
+
+}  // namespace
+}  // namespace ulmus::ops
