@@ -17,10 +17,9 @@ if ! command -v clang-tidy-19 >/dev/null; then
   echo "run_tidy: clang-tidy-19 is missing; tools/install_dependencies.sh --dev installs it" >&2
   exit 1
 fi
-if [ ! -f "$build/compile_commands.json" ]; then
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DULMUS_DCHECKS=ON \
-    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
-fi
+# Always, so that files added since are in the compile commands.
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DULMUS_DCHECKS=ON \
+  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 
 list_files() {
   if [ -n "$base" ]; then
