@@ -31,6 +31,8 @@ void gather_scalars(const GatherScalarsArgs& args, TensorView scratch, const Exe
 void collect_scalars(const CollectScalarsArgs& args, TensorView scratch, const ExecContext& ctx);
 void block_norms(const BlockNormsArgs& args, TensorView scratch, const ExecContext& ctx);
 void adamw(const AdamwArgs& args, TensorView scratch, const ExecContext& ctx);
+void attention_forward(const AttentionForwardArgs& args, TensorView scratch,
+                       const ExecContext& ctx);
 void matmul(const MatmulArgs& args, TensorView scratch, const ExecContext& ctx);
 void grouped_matmul(const GroupedMatmulArgs& args, TensorView scratch, const ExecContext& ctx);
 

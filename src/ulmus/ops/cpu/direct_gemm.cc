@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ulmus/ops/cpu/simd.h"
+#include "ulmus/ops/cpu/strips.h"
 
 namespace ulmus::ops::cpu {
 
@@ -133,88 +134,6 @@ void strip_rows(Tile tile, std::int64_t m) {
   }
 }
 
-/// Up to kPanelColumns columns of b as strips, one after the other, filled up with zeros.
-void pack_panel(float* panel, const float* b, std::int64_t b_stride, std::int64_t k,
-                std::int64_t columns) {
-  if (columns == kPanelColumns) {
-    float* const second = panel + k * kStripColumns;
-    for (std::int64_t row = 0; row < k; ++row, b += b_stride) {
-      store(panel + row * kStripColumns, load(b));
-      store(panel + row * kStripColumns + kLanes, load(b + kLanes));
-      store(second + row * kStripColumns, load(b + 2 * kLanes));
-      store(second + row * kStripColumns + kLanes, load(b + 3 * kLanes));
-    }
-    return;
-  }
-  for (std::int64_t begin = 0; begin < columns; begin += kStripColumns) {
-    const std::int64_t low = std::min(columns - begin, kLanes);
-    const std::int64_t high = std::clamp<std::int64_t>(columns - begin - kLanes, 0, kLanes);
-    for (std::int64_t row = 0; row < k; ++row, panel += kStripColumns) {
-      const float* from = b + row * b_stride + begin;
-      store(panel, load_first(from, low));
-      store(panel + kLanes, load_first(from + low, high));
-    }
-  }
-}
-
-[[gnu::always_inline]] inline F32x8 low_pairs(F32x8 a, F32x8 b) {
-  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
-}
-[[gnu::always_inline]] inline F32x8 high_pairs(F32x8 a, F32x8 b) {
-  return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
-}
-[[gnu::always_inline]] inline F32x8 low_quads(F32x8 a, F32x8 b) {
-  return __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
-}
-[[gnu::always_inline]] inline F32x8 high_quads(F32x8 a, F32x8 b) {
-  return __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-}
-
-/// to[j * kStripColumns + i] = from[i * stride + j] for i, j < 8.
-void transpose_block(float* to, const float* from, std::int64_t stride) {
-  F32x8 pairs[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const F32x8 even = load(from + 2 * i * stride);
-    const F32x8 odd = load(from + (2 * i + 1) * stride);
-    pairs[2 * i] = low_pairs(even, odd);
-    pairs[2 * i + 1] = high_pairs(even, odd);
-  }
-  // Columns j and j + 4 of rows 0..3 and of rows 4..7.
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const int at = j / 2;
-    const F32x8 upper =
-        j % 2 == 0 ? low_quads(pairs[at], pairs[at + 2]) : high_quads(pairs[at], pairs[at + 2]);
-    const F32x8 lower = j % 2 == 0 ? low_quads(pairs[at + 4], pairs[at + 6])
-                                   : high_quads(pairs[at + 4], pairs[at + 6]);
-    store(to + j * kStripColumns, __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 8, 9, 10, 11));
-    store(to + (j + 4) * kStripColumns,
-          __builtin_shufflevector(upper, lower, 4, 5, 6, 7, 12, 13, 14, 15));
-  }
-}
-
-/// The same panel from a b whose rows run along k.
-void pack_transposed(float* panel, const float* b, std::int64_t b_stride, std::int64_t k,
-                     std::int64_t columns) {
-  for (std::int64_t begin = 0; begin < columns; begin += kLanes) {
-    float* const to = panel + begin / kStripColumns * k * kStripColumns + begin % kStripColumns;
-    const float* const from = b + begin * b_stride;
-    const std::int64_t here = std::min(kLanes, columns - begin);
-    std::int64_t term = 0;
-    if (here == kLanes) {
-      for (; term + kLanes <= k; term += kLanes) {
-        transpose_block(to + term * kStripColumns, from + term, b_stride);
-      }
-    }
-    for (; term < k; ++term) {
-      for (std::int64_t j = 0; j < kLanes; ++j) {
-        to[term * kStripColumns + j] = j < here ? from[j * b_stride + term] : 0.0F;
-      }
-    }
-  }
-}
-
 /// Columns that one tile of few rows takes at once, wider than a strip so that as many sums are in
 /// flight as the latency of a fused multiply-add asks for.
 struct WideTile {
@@ -255,10 +174,10 @@ void rest_by_panels(const Gemm& g, Tile tile, std::int64_t column) {
   for (; column < g.n; column += kPanelColumns) {
     const std::int64_t panel_end = std::min(column + kPanelColumns, g.n);
     if (g.form == MatmulForm::kNT) {
-      pack_transposed(panel.data(), b + column * g.b_stride, g.b_stride, tile.k,
-                      panel_end - column);
+      pack_strips_transposed(panel.data(), b + column * g.b_stride, g.b_stride, tile.k,
+                             panel_end - column);
     } else {
-      pack_panel(panel.data(), b + column, g.b_stride, tile.k, panel_end - column);
+      pack_strips(panel.data(), b + column, g.b_stride, tile.k, panel_end - column);
     }
     tile.b = panel.data();
     for (std::int64_t begin = column; begin < panel_end; begin += kStripColumns) {
