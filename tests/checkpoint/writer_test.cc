@@ -69,6 +69,16 @@ TEST(CheckpointWriter, SavesTheSameBytesWhateverTheOrderAndTheStaging) {
   EXPECT_NE(contents(save_with(model, folder.path() / "d", 100, {}).path), first);
 }
 
+TEST(FileGroup, FollowsFromTheName) {
+  EXPECT_EQ(file_group_of("embedding.weight"), "embedding");
+  EXPECT_EQ(file_group_of("final_norm.weight"), "final_norm");
+  EXPECT_EQ(file_group_of("layers.3.moe.router.weight"), "layer-03");
+  EXPECT_EQ(file_group_of("layers.12.moe.router.weight"), "layer-12");
+  EXPECT_EQ(file_group_of("layers.120.norm.weight"), "layer-120");
+  EXPECT_EQ(file_group_of("layers.3.moe.router.weight.exp_avg"), "layer-03.optimizer");
+  EXPECT_EQ(file_group_of("head.weight.exp_avg_sq"), "head.optimizer");
+}
+
 /// Reads a safetensors file by the text of the format alone, with nothing of the reader's code.
 TEST(CheckpointWriter, AForeignReaderFindsTheTensors) {
   const test::TempFolder folder;

@@ -1,7 +1,11 @@
 #include "ulmus/optim/optimizer.h"
 
+#include <cmath>
+#include <set>
 #include <utility>
 
+#include "ulmus/base/check.h"
+#include "ulmus/base/error.h"
 #include "ulmus/ops/adamw.h"
 #include "ulmus/ops/block_norms.h"
 #include "ulmus/ops/elementwise.h"
@@ -9,9 +13,49 @@
 
 namespace ulmus::optim {
 
+namespace {
+
+constexpr auto kCountField = static_cast<std::size_t>(ops::GateField::kCount);
+constexpr auto kInRowField = static_cast<std::size_t>(ops::GateField::kNonfiniteInRow);
+constexpr auto kEntriesField = static_cast<std::size_t>(2 * ops::kSkipWindow);
+
+void check_options(const Optimizer::Options& options) {
+  const auto is_beta = [](double beta) { return beta >= 0.0 && beta < 1.0; };
+  ULMUS_CHECK(is_beta(options.beta1) && is_beta(options.beta2), "betas ", options.beta1, " and ",
+              options.beta2, ", allowed is 0 to below 1");
+  ULMUS_CHECK(options.eps >= 0.0, "eps ", options.eps);
+  ULMUS_CHECK(options.clip >= 0.0, "clip ", options.clip);
+  ULMUS_CHECK(options.skip_sigma >= 0.0, "skip_sigma ", options.skip_sigma);
+}
+
+void check_tensors(const std::vector<OptimizedTensor>& tensors) {
+  std::set<std::string_view> names;
+  for (const OptimizedTensor& tensor : tensors) {
+    ULMUS_CHECK(names.insert(tensor.name).second, tensor.name, " is given twice");
+    ULMUS_CHECK(is_float(tensor.param.dtype()), tensor.name, " is of ", tensor.param.dtype());
+    ULMUS_CHECK(
+        tensor.grad.dtype() == tensor.param.dtype() && tensor.grad.shape() == tensor.param.shape(),
+        tensor.name, ": parameter ", tensor.param.shape(), " ", tensor.param.dtype(), ", gradient ",
+        tensor.grad.shape(), " ", tensor.grad.dtype());
+  }
+}
+
+/// A checkpoint may hold anything; the gate's kernel uses these as indices and exponents.
+void check_count(double value, std::string_view name) {
+  constexpr double kLargest = 0x1p53;
+  if (value >= 0.0 && value <= kLargest && value == std::floor(value)) return;
+  fail_input("optimizer state: ", name, " is ", value, ", not a whole number in [0, 2^53]");
+}
+
+}  // namespace
+
 Optimizer::Optimizer(std::vector<OptimizedTensor> tensors, const Options& options, TensorView gate,
                      Arena& arena, Device& device)
     : tensors_(std::move(tensors)), options_(options), gate_(gate) {
+  check_options(options_);
+  check_tensors(tensors_);
+  ULMUS_CHECK(gate_.dtype() == DType::kF64 && gate_.shape() == Shape{ops::kNumGateFields}, "gate ",
+              gate_.shape(), " ", gate_.dtype());
   std::int64_t num_blocks = 0;
   for (const OptimizedTensor& tensor : tensors_) {
     const DType dtype = tensor.param.dtype();
@@ -73,11 +117,27 @@ OptimizerState Optimizer::export_state(Device& device) const {
   state.gate.resize(static_cast<std::size_t>(gate_.numel()));
   state.windows.resize(static_cast<std::size_t>(windows_.numel()));
   device.copy_to_host(std::span(state.gate), gate_);
+  for (std::size_t i = 0; i < state.gate.size(); ++i) {
+    if (i != kCountField && i != kInRowField) state.gate[i] = 0.0;
+  }
   device.copy_to_host(std::span(state.windows), windows_);
   return state;
 }
 
 void Optimizer::import_state(const OptimizerState& state, Device& device) const {
+  if (state.gate.size() != ops::kNumGateFields || state.windows.size() != kEntriesField + 1) {
+    fail_input("optimizer state: ", state.gate.size(), " gate fields and windows of ",
+               state.windows.size(), ", expected ", ops::kNumGateFields, " and ",
+               kEntriesField + 1);
+  }
+  for (const std::vector<double>* values : {&state.gate, &state.windows}) {
+    for (const double value : *values) {
+      if (!std::isfinite(value)) fail_input("optimizer state: holds ", value);
+    }
+  }
+  check_count(state.gate[kCountField], "the count of updates");
+  check_count(state.gate[kInRowField], "the count of non-finite steps");
+  check_count(state.windows[kEntriesField], "the count of window entries");
   device.copy_to_device(gate_, std::span<const double>(state.gate));
   device.copy_to_device(windows_, std::span<const double>(state.windows));
 }

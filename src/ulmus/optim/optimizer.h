@@ -45,18 +45,23 @@ class Optimizer {
     double skip_sigma = 0.0;  ///< 0: none
   };
 
-  /// `gate` [kNumGateFields] f64 is part of what the host reads once a step; moments and windows
-  /// come from `arena`.
+  /// `gate` [kNumGateFields] f64 is part of what the host reads once a step; moments, windows and
+  /// norm partials come from `arena`. All memory is taken here. Error naming the tensor when
+  /// gradient and parameter differ in shape or type, slices do not divide it, or a name comes
+  /// twice; Error naming the option when it is out of its range.
   Optimizer(std::vector<OptimizedTensor> tensors, const Options& options, TensorView gate,
             Arena& arena, Device& device);
 
   void zero_gradients(const ExecContext& ctx) const;
-  /// loss [1] f64: cross-entropy of the step. Gradients are complete.
+  /// Norms, gate, update: what happened stands in the gate (GateField), kBadTensor being an index
+  /// into tensors().
+  ///   loss  [1]  f64: cross-entropy of the step. Gradients are complete.
   void step(ConstTensorView loss, double lr, const ExecContext& ctx) const;
 
   const std::vector<OptimizedTensor>& tensors() const { return tensors_; }
   const std::vector<Moments>& moments() const { return moments_; }
   OptimizerState export_state(Device& device) const;
+  /// InputError when a count in it is none, or a number is not finite; nothing is changed then.
   void import_state(const OptimizerState& state, Device& device) const;
 
  private:

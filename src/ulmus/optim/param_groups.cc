@@ -1,5 +1,8 @@
 #include "ulmus/optim/param_groups.h"
 
+#include <algorithm>
+
+#include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
 
 namespace ulmus::optim {
@@ -55,6 +58,24 @@ std::vector<ParameterGroup> assign_groups(std::span<const std::string> names,
     }
   }
   return groups;
+}
+
+std::vector<GroupSummary> summarize(std::span<const std::string> names,
+                                    std::span<const std::int64_t> elements,
+                                    std::span<const ParameterGroup> groups) {
+  ULMUS_CHECK(names.size() == elements.size() && names.size() == groups.size(), names.size(),
+              " names, ", elements.size(), " sizes, ", groups.size(), " groups");
+  std::vector<GroupSummary> lines;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    auto line = std::find_if(lines.begin(), lines.end(),
+                             [&](const GroupSummary& known) { return known.group == groups[i]; });
+    if (line == lines.end()) {
+      line = lines.insert(lines.end(), {.group = groups[i], .example = names[i]});
+    }
+    ++line->tensors;
+    line->elements += elements[i];
+  }
+  return lines;
 }
 
 }  // namespace ulmus::optim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,15 +11,16 @@ namespace ulmus::optim {
 
 /// Changes the treatment of the parameters whose name matches; of several rules the first counts.
 struct GroupRule {
-  std::string match;                   ///< `*` stands for any characters: "*.router.*"
-  double lr_scale = 1.0;               ///< multiplies the learning rate
-  std::optional<double> weight_decay;  ///< instead of optim.weight_decay
+  std::string match;                     ///< `*` stands for any characters: "*.router.*"
+  double lr_scale = 1.0;                 ///< multiplies the learning rate
+  std::optional<double> weight_decay{};  ///< instead of optim.weight_decay
   friend bool operator==(const GroupRule&, const GroupRule&) = default;
 };
 
 struct ParameterGroup {
   double lr_scale = 1.0;
   double weight_decay = 0.0;
+  friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
 };
 
 /// Whole-name match where `*` stands for any characters.
@@ -30,5 +32,19 @@ bool decays_by_default(std::string_view name);
 /// The group of each parameter. InputError naming a rule that matches no parameter.
 std::vector<ParameterGroup> assign_groups(std::span<const std::string> names,
                                           std::span<const GroupRule> rules, double weight_decay);
+
+/// Parameters that are treated alike, for the table printed at start.
+struct GroupSummary {
+  ParameterGroup group;
+  std::int64_t tensors = 0;
+  std::int64_t elements = 0;
+  std::string example;  ///< the first of their names
+};
+
+/// One line for each distinct treatment, in the order of their first parameters. `elements` of each
+/// parameter, beside `names` and `groups`.
+std::vector<GroupSummary> summarize(std::span<const std::string> names,
+                                    std::span<const std::int64_t> elements,
+                                    std::span<const ParameterGroup> groups);
 
 }  // namespace ulmus::optim

@@ -14,7 +14,7 @@ namespace {
 /// x in [0, 1] after the warm-up: 0 at its end, 1 at the phase's last step.
 double progress(std::int64_t step, std::int64_t begin, std::int64_t steps) {
   const std::int64_t length = steps - 1 - begin;
-  if (length <= 0) return 1.0;
+  if (length <= 0) return steps <= 1 ? 0.0 : 1.0;
   return std::clamp(static_cast<double>(step - begin) / static_cast<double>(length), 0.0, 1.0);
 }
 
@@ -22,9 +22,11 @@ double wsd_factor(const Phase& phase, std::int64_t step, std::int64_t steps) {
   const auto decay =
       static_cast<std::int64_t>(std::llround(phase.decay_fraction * static_cast<double>(steps)));
   const std::int64_t begin = steps - decay;
-  if (step < begin || decay == 0) return 1.0;
+  if (step < begin || decay == 0 || steps <= 1) return 1.0;
   const double x = static_cast<double>(step - begin + 1) / static_cast<double>(decay);
-  return 1.0 + (phase.final_fraction - 1.0) * x;
+  const double f = phase.final_fraction;
+  if (phase.decay_shape == DecayShape::kOneMinusSqrt) return f + (1.0 - f) * (1.0 - std::sqrt(x));
+  return 1.0 + (f - 1.0) * x;
 }
 
 double factor_after_warmup(const Phase& phase, std::int64_t step, std::int64_t steps) {
@@ -47,6 +49,12 @@ double factor_after_warmup(const Phase& phase, std::int64_t step, std::int64_t s
   return 1.0;
 }
 
+/// Steps of a phase; nothing when it is open.
+std::optional<std::int64_t> steps_of(const Phase& phase, std::int64_t batch_tokens) {
+  if (phase.tokens) return (*phase.tokens - 1) / batch_tokens + 1;
+  return phase.steps;
+}
+
 }  // namespace
 
 std::string_view name_of(ScheduleKind kind) {
@@ -65,6 +73,30 @@ std::string_view name_of(ScheduleKind kind) {
   return "?";
 }
 
+std::string_view name_of(DecayShape shape) {
+  return shape == DecayShape::kLinear ? "linear" : "one_minus_sqrt";
+}
+
+void validate(const Phase& phase, std::string_view place) {
+  const auto check_fraction = [&](double value, std::string_view name) {
+    if (value >= 0.0 && value <= 1.0) return;
+    fail_input(place, ": ", name, " = ", value, ", allowed are 0 to 1");
+  };
+  const auto check_least = [&](std::int64_t value, std::int64_t least, std::string_view name) {
+    if (value < least) fail_input(place, ": ", name, " = ", value, ", at least ", least);
+  };
+  if (phase.steps && phase.tokens) fail_input(place, ": either steps or tokens, not both");
+  check_least(phase.steps.value_or(1), 1, "steps");
+  check_least(phase.tokens.value_or(1), 1, "tokens");
+  check_least(phase.warmup, 0, "warmup");
+  check_least(phase.batch_tokens, 0, "batch_tokens");
+  if (!(phase.lr >= 0.0 && std::isfinite(phase.lr))) {
+    fail_input(place, ": lr = ", phase.lr, ", must be finite and not negative");
+  }
+  check_fraction(phase.final_fraction, "final_fraction");
+  check_fraction(phase.decay_fraction, "decay_fraction");
+}
+
 double learning_rate(const Phase& phase, std::int64_t step, std::int64_t steps) {
   if (step < phase.warmup) {
     return phase.lr * static_cast<double>(step + 1) / static_cast<double>(phase.warmup);
@@ -81,30 +113,30 @@ Plan::Plan(const std::vector<Phase>& phases, std::int64_t batch_tokens,
   std::int64_t position = 0;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const Phase& phase = phases[i];
+    validate(phase, concat("optim.phases[", i, "]"));
     const std::int64_t tokens = phase.batch_tokens > 0 ? phase.batch_tokens : batch_tokens;
     if (tokens <= 0 || tokens % sequence_length != 0) {
       fail_input("optim.phases[", i, "]: a step of ", tokens,
                  " tokens is no multiple of data.sequence_length = ", sequence_length);
     }
-    if (!phase.steps && i + 1 != phases.size()) {
+    const std::optional<std::int64_t> own_steps = steps_of(phase, tokens);
+    if (!own_steps && i + 1 != phases.size()) {
       fail_input("optim.phases[", i, "]: only the last phase may leave its steps open");
     }
-    if (phase.steps && *phase.steps <= 0) {
-      fail_input("optim.phases[", i, "]: steps = ", *phase.steps, ", at least 1");
-    }
     const std::int64_t batch = tokens / sequence_length;
-    std::int64_t steps = phase.steps.value_or(std::numeric_limits<std::int64_t>::max());
+    std::int64_t steps = own_steps.value_or(std::numeric_limits<std::int64_t>::max());
     if (max_steps) steps = std::min(steps, *max_steps - step);
     if (max_tokens) {
       const std::int64_t left = *max_tokens - position * sequence_length;
-      steps = std::min(steps, left <= 0 ? 0 : (left + tokens - 1) / tokens);
+      steps = std::min(steps, left <= 0 ? 0 : (left - 1) / tokens + 1);
     }
     if (steps <= 0) break;
     phases_.push_back({.phase = phase,
                        .begin_step = step,
                        .end_step = step + steps,
                        .begin_position = position,
-                       .batch_sequences = batch});
+                       .batch_sequences = batch,
+                       .curve_steps = own_steps.value_or(steps)});
     step += steps;
     position += steps * batch;
   }
@@ -120,9 +152,7 @@ const PlacedPhase& Plan::phase_of(std::int64_t step) const {
 
 double Plan::learning_rate(std::int64_t step) const {
   const PlacedPhase& placed = phase_of(step);
-  // A phase that the run cuts short keeps the curve of its full length.
-  const std::int64_t steps = placed.phase.steps.value_or(placed.end_step - placed.begin_step);
-  return optim::learning_rate(placed.phase, step - placed.begin_step, steps);
+  return optim::learning_rate(placed.phase, step - placed.begin_step, placed.curve_steps);
 }
 
 std::int64_t Plan::data_position(std::int64_t step) const {
