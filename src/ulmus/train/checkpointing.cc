@@ -15,13 +15,6 @@ namespace {
 
 constexpr std::int64_t kStagingBytes = std::int64_t{4} << 20U;
 
-/// Tensor files are split by layer: "layers.3...." lies in layer-03.safetensors.
-std::string file_group_of(const std::string& name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return name.substr(0, name.find('.'));
-  return fmt::format("layer-{:02}", std::stoi(name.substr(kLayers.size())));
-}
-
 std::string router_key(int layer, std::string_view part) {
   return fmt::format("layers.{}.moe.router.{}", layer, part);
 }
@@ -99,7 +92,7 @@ std::vector<checkpoint::TensorRef> parameter_refs(const model::LanguageModel& mo
   std::vector<checkpoint::TensorRef> refs;
   for (const nn::Parameter& parameter : model.parameters().all()) {
     refs.push_back({.name = parameter.name,
-                    .file_group = file_group_of(parameter.name),
+                    .file_group = checkpoint::file_group_of(parameter.name),
                     .view = parameter.value,
                     .slice_elements = parameter.slice_elements});
   }
@@ -109,15 +102,15 @@ std::vector<checkpoint::TensorRef> parameter_refs(const model::LanguageModel& mo
 std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime) {
   std::vector<checkpoint::TensorRef> refs = parameter_refs(runtime.language_model());
   for (const optim::Moments& moments : runtime.optimizer().moments()) {
-    const std::string group = file_group_of(moments.name);
-    refs.push_back({.name = moments.name + std::string(checkpoint::kFirstMomentSuffix),
-                    .file_group = group,
-                    .view = moments.first,
-                    .slice_elements = moments.slice_elements});
-    refs.push_back({.name = moments.name + std::string(checkpoint::kSecondMomentSuffix),
-                    .file_group = group,
-                    .view = moments.second,
-                    .slice_elements = moments.slice_elements});
+    const auto add = [&](std::string_view suffix, TensorView view) {
+      const std::string name = concat(moments.name, suffix);
+      refs.push_back({.name = name,
+                      .file_group = checkpoint::file_group_of(name),
+                      .view = view,
+                      .slice_elements = moments.slice_elements});
+    };
+    add(checkpoint::kFirstMomentSuffix, moments.first);
+    add(checkpoint::kSecondMomentSuffix, moments.second);
   }
   return refs;
 }

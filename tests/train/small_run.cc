@@ -1,0 +1,99 @@
+#include "tests/train/small_run.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ulmus/base/file.h"
+#include "ulmus/base/thread_pool.h"
+#include "ulmus/data/bpe_trainer.h"
+#include "ulmus/data/tokenize.h"
+#include "ulmus/train/config_file.h"
+
+namespace ulmus::test {
+
+namespace {
+
+constexpr int kVocab = 320;
+constexpr std::size_t kTrainBytes = 40000;
+constexpr std::size_t kEvalBytes = 6000;
+
+std::filesystem::path unique_folder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "ulmus_run_XXXXXX").string();
+  if (::mkdtemp(pattern.data()) == nullptr) fail("cannot make a temporary folder");
+  return pattern;
+}
+
+}  // namespace
+
+SmallRun::SmallRun() : folder_(unique_folder()) {
+  const std::string text = read_file(std::string(ULMUS_TEST_DATA) + "/austen-excerpt.txt");
+  write_file_atomically(folder_ / "train.txt", text.substr(0, kTrainBytes));
+  write_file_atomically(folder_ / "eval.txt", text.substr(kTrainBytes, kEvalBytes));
+  ThreadPool pool(1);
+  const std::array train = {folder_ / "train.txt"};
+  const std::array eval = {folder_ / "eval.txt"};
+  const data::Tokenizer tokenizer = data::train_bpe(
+      data::count_words(data::find_inputs(train), pool), {.vocab_size = kVocab});
+  tokenizer.save(folder_ / "tokenizer.json");
+  data::tokenize(data::find_inputs(train), tokenizer,
+                 {.folder = folder_ / "tokens", .stem = "train", .progress = {}}, pool);
+  data::tokenize(data::find_inputs(eval), tokenizer,
+                 {.folder = folder_ / "tokens", .stem = "eval", .progress = {}}, pool);
+}
+
+SmallRun::~SmallRun() { std::filesystem::remove_all(folder_); }
+
+std::string SmallRun::config_text(const std::string& name) const {
+  std::ostringstream out;
+  out << "[run]\ndir = \"" << (folder_ / name).string() << "\"\nseed = 3\nmax_steps = 30\n"
+      << "log_every = 1\n"
+      << "[model]\nfamily = \"olmoe\"\nd_model = 32\nlayers = 2\nheads = 4\nvocab = " << kVocab
+      << "\n[moe]\nexperts = 8\ntop_k = 2\nexpert_hidden = 16\nbias_update = 0.001\n"
+      << "[data]\ntokenizer = \"" << (folder_ / "tokenizer.json").string() << "\"\ntrain = [\""
+      << (folder_ / "tokens" / "train.tokens").string() << "\"]\neval = [\""
+      << (folder_ / "tokens" / "eval.tokens").string() << "\"]\nsequence_length = 32\n"
+      << "[optim]\nlr = 0.003\nwarmup = 3\nskip_sigma = 12.0\n"
+      << "[batch]\ntokens = 256\nmicro_sequences = 3\n"
+      << "[device]\nthreads = 2\n";
+  return out.str();
+}
+
+train::Config SmallRun::config(const std::string& name,
+                               const std::vector<std::string>& overrides) const {
+  return train::parse_config(config_text(name), "small_run", overrides);
+}
+
+void QuietReporter::progress(const train::Progress& progress) {
+  if (progress.step == stop_at_step) stop.signal.store(SIGTERM);
+}
+
+std::vector<std::string> metrics_without_times(const std::filesystem::path& run_dir) {
+  std::vector<std::string> lines;
+  std::istringstream file(read_file(run_dir / "metrics.jsonl"));
+  for (std::string line; std::getline(file, line);) {
+    auto json = nlohmann::ordered_json::parse(line);
+    std::vector<std::string> times;
+    for (const auto& item : json.items()) {
+      const std::string& key = item.key();
+      if (key.starts_with("time/") || key.starts_with("throughput/")) times.push_back(key);
+    }
+    for (const std::string& key : times) json.erase(key);
+    lines.push_back(json.dump());
+  }
+  return lines;
+}
+
+std::map<std::string, std::string> checkpoint_bytes(const std::filesystem::path& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    const std::string name = entry.path().filename();
+    if (name != "info.json") files[name] = read_file(entry.path());
+  }
+  return files;
+}
+
+}  // namespace ulmus::test

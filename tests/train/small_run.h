@@ -1,0 +1,53 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ulmus/train/config.h"
+#include "ulmus/train/reporter.h"
+#include "ulmus/train/run.h"
+
+namespace ulmus::test {
+
+/// A folder with a tokenizer and token files of a little English text, and configurations of tiny
+/// models on it. Removed at the end.
+class SmallRun {
+ public:
+  SmallRun();
+  ~SmallRun();
+  SmallRun(const SmallRun&) = delete;
+  SmallRun& operator=(const SmallRun&) = delete;
+
+  /// The tiny model on the folder's data; run.dir is <folder>/<name>.
+  train::Config config(const std::string& name,
+                       const std::vector<std::string>& overrides = {}) const;
+  /// The same as the text of a file.
+  std::string config_text(const std::string& name) const;
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// Keeps what it is told; may set the stop flag at a step.
+class QuietReporter final : public train::Reporter {
+ public:
+  void info(std::string_view line) override { lines.emplace_back(line); }
+  void warning(std::string_view line) override { warnings.emplace_back(line); }
+  void progress(const train::Progress& progress) override;
+
+  std::vector<std::string> lines;
+  std::vector<std::string> warnings;
+  std::int64_t stop_at_step = -1;
+  train::StopFlag stop;
+};
+
+/// Lines of metrics.jsonl without the keys that hold times, one string a line.
+std::vector<std::string> metrics_without_times(const std::filesystem::path& run_dir);
+
+/// Names and contents of a checkpoint's files that are part of its promise (all but info.json).
+std::map<std::string, std::string> checkpoint_bytes(const std::filesystem::path& checkpoint);
+
+}  // namespace ulmus::test

@@ -1,0 +1,187 @@
+#include "ulmus/train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/train/small_run.h"
+#include "ulmus/base/error.h"
+#include "ulmus/train/config_file.h"
+
+namespace ulmus::test {
+namespace {
+
+using testing::HasSubstr;
+
+train::TrainResult run(const train::Config& config, std::int64_t stop_at_step = -1) {
+  QuietReporter reporter;
+  reporter.stop_at_step = stop_at_step;
+  return train::run_training(config, reporter.stop, reporter);
+}
+
+TEST(Trainer, TwoRunsWithOneSeedAreEqualButForTimes) {
+  const SmallRun small;
+  const std::vector<std::string> steps = {"run.max_steps=200", "run.log_every=1", "eval.every=50"};
+  const auto first = run(small.config("first", steps));
+  const auto second = run(small.config("second", steps));
+  EXPECT_EQ(first.step, 200);
+  const auto metrics = metrics_without_times(small.folder() / "first");
+  EXPECT_EQ(metrics.size(), 200U);
+  EXPECT_EQ(metrics, metrics_without_times(small.folder() / "second"));
+  EXPECT_EQ(checkpoint_bytes(first.checkpoint), checkpoint_bytes(second.checkpoint));
+  const auto begin = nlohmann::json::parse(metrics.front());
+  const auto end = nlohmann::json::parse(metrics.back());
+  // Uniform guessing costs ln 320 = 5.77 nats; a model that learns goes well below.
+  EXPECT_GT(begin["loss/ce"].get<double>(), 5.5);
+  EXPECT_LT(end["loss/ce"].get<double>(), 5.0);
+}
+
+TEST(Trainer, AnotherSeedGivesAnotherRun) {
+  const SmallRun small;
+  run(small.config("a", {"run.max_steps=2"}));
+  run(small.config("b", {"run.max_steps=2", "run.seed=4"}));
+  EXPECT_NE(metrics_without_times(small.folder() / "a"),
+            metrics_without_times(small.folder() / "b"));
+}
+
+TEST(Trainer, StoppedAndContinuedEqualsUnbroken) {
+  const SmallRun small;
+  const auto whole = run(small.config("whole"));
+  const auto stopped = run(small.config("parts"), 13);
+  EXPECT_EQ(stopped.step, 13);
+  EXPECT_NE(stopped.signal, 0);
+  const auto continued = run(small.config("parts"));
+  EXPECT_EQ(continued.step, 30);
+  EXPECT_EQ(continued.signal, 0);
+  EXPECT_EQ(checkpoint_bytes(whole.checkpoint), checkpoint_bytes(continued.checkpoint));
+  EXPECT_EQ(metrics_without_times(small.folder() / "whole"),
+            metrics_without_times(small.folder() / "parts"));
+}
+
+TEST(Trainer, EvaluationAndSavingLeaveTrainingAlone) {
+  const SmallRun small;
+  const auto plain = run(small.config("plain"));
+  const auto busy = run(small.config("busy", {"eval.every=4", "checkpoint.every=5"}));
+  // The recorded configuration is the same: neither key is one of the model or the optimizer.
+  EXPECT_EQ(checkpoint_bytes(plain.checkpoint), checkpoint_bytes(busy.checkpoint));
+}
+
+TEST(Trainer, ZeroStepsWriteTheInitialWeights) {
+  const SmallRun small;
+  const auto result = run(small.config("zero", {"run.max_steps=0"}));
+  EXPECT_EQ(result.step, 0);
+  EXPECT_EQ(result.checkpoint.filename(), "step-00000000");
+  EXPECT_TRUE(checkpoint::verify(result.checkpoint).is_good());
+}
+
+TEST(Trainer, KeepsTheNewestCheckpoints) {
+  const SmallRun small;
+  run(small.config("keep", {"checkpoint.every=4", "checkpoint.keep=3"}));
+  std::vector<std::int64_t> steps;
+  for (const auto& entry : checkpoint::list(small.folder() / "keep" / "checkpoints")) {
+    steps.push_back(entry.step);
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{24, 28, 30}));
+}
+
+TEST(Trainer, ASecondProcessOnTheFolderIsRefused) {
+  const SmallRun small;
+  const train::RunFolder held(small.folder() / "held");
+  EXPECT_THROW(run(small.config("held")), InputError);
+}
+
+TEST(Trainer, AnotherModelOnTheSameFolderIsRefusedWithBothValues) {
+  const SmallRun small;
+  run(small.config("model", {"run.max_steps=2"}));
+  try {
+    run(small.config("model", {"run.max_steps=4", "moe.top_k=3"}));
+    FAIL() << "did not throw";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("moe.top_k was 2, is now 3"));
+  }
+}
+
+TEST(Trainer, NonFiniteStepsAreNamedAndEndTheRun) {
+  const SmallRun small;
+  QuietReporter reporter;
+  const auto config =
+      small.config("blown", {"optim.lr=1e30", "optim.clip=0.0", "optim.max_nonfinite=3",
+                             "optim.warmup=0"});
+  try {
+    train::run_training(config, reporter.stop, reporter);
+    FAIL() << "did not throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), ExitCode::kFailed);
+    EXPECT_THAT(error.what(), HasSubstr("not finite"));
+    EXPECT_THAT(error.what(), HasSubstr("3 steps in a row"));
+  }
+  EXPECT_FALSE(reporter.warnings.empty());
+  const auto newest = checkpoint::newest(small.folder() / "blown" / "checkpoints");
+  ASSERT_TRUE(newest.has_value());
+  EXPECT_TRUE(checkpoint::verify(newest->path).is_good());
+}
+
+TEST(Trainer, MetricsCarryThePromisedKeys) {
+  const SmallRun small;
+  run(small.config("keys", {"run.max_steps=2"}));
+  const auto line =
+      nlohmann::json::parse(metrics_without_times(small.folder() / "keys").back());
+  for (const char* key :
+       {"step", "tokens", "loss/ce", "loss/balance", "loss/z", "optim/lr", "optim/grad_norm",
+        "optim/skipped", "moe/max_over_mean", "moe/layer_00/load", "moe/layer_01/f",
+        "moe/layer_01/p", "moe/layer_01/entropy_deficit", "moe/layer_01/balance",
+        "moe/layer_01/max_over_mean", "moe/requested", "moe/kept", "moe/dropped", "moe/replays",
+        "memory/peak_bytes", "memory/parameters_bytes", "memory/workspace_bytes", "eval/loss",
+        "eval/bits_per_byte"}) {
+    EXPECT_TRUE(line.contains(key)) << key;
+  }
+  // 256 tokens, top-2, two layers.
+  EXPECT_EQ(line["moe/requested"], 1024);
+  EXPECT_EQ(line["moe/layer_00/load"].size(), 8U);
+}
+
+TEST(Trainer, PhasesChangeBatchAndLearningRate) {
+  const SmallRun small;
+  run(small.config("phases", {"optim.phases=[{steps=2, lr=0.001, schedule='constant', warmup=0}, "
+                              "{lr=0.002, schedule='constant', warmup=0, batch_tokens=512}]",
+                              "run.max_steps=4"}));
+  const auto metrics = metrics_without_times(small.folder() / "phases");
+  const auto at = [&](std::size_t i) { return nlohmann::json::parse(metrics[i]); };
+  EXPECT_EQ(at(1)["tokens"], 512);
+  EXPECT_EQ(at(2)["tokens"], 1024);
+  EXPECT_EQ(at(3)["tokens"], 1536);
+  EXPECT_EQ(at(1)["optim/lr"], 0.001);
+  EXPECT_EQ(at(2)["optim/lr"], 0.002);
+}
+
+TEST(Generate, ContinuesAPromptReproducibly) {
+  const SmallRun small;
+  const auto trained = run(small.config("text"));
+  QuietReporter reporter;
+  const train::GenerateOptions options = {.checkpoint = trained.checkpoint,
+                                          .prompt = "It was ",
+                                          .tokens = 20,
+                                          .temperature = 0.9,
+                                          .tokenizer = {}};
+  const std::string text = train::generate(options, reporter);
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(text, train::generate(options, reporter));
+}
+
+TEST(Evaluate, MatchesTheEvaluationDuringTraining) {
+  const SmallRun small;
+  const auto config = small.config("eval");
+  const auto trained = run(config);
+  QuietReporter reporter;
+  const auto result = train::evaluate_checkpoint(config, trained.checkpoint, reporter);
+  const auto last =
+      nlohmann::json::parse(metrics_without_times(small.folder() / "eval").back());
+  EXPECT_EQ(result.loss, last["eval/loss"].get<double>());
+  EXPECT_EQ(result.bits_per_byte, last["eval/bits_per_byte"].get<double>());
+  EXPECT_LE(result.text_bytes, 6000);
+  EXPECT_GE(result.text_bytes, 5980);
+}
+
+}  // namespace
+}  // namespace ulmus::test
