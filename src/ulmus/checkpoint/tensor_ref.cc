@@ -9,9 +9,10 @@ std::string file_group_of(std::string_view name) {
   std::string group;
   if (name.starts_with(kLayers)) {
     const std::string_view rest = name.substr(kLayers.size());
-    group = rest.substr(0, rest.find('.'));
-    if (group.size() == 1) group.insert(0, "0");
-    group.insert(0, "layer-");
+    const std::string_view layer = rest.substr(0, rest.find('.'));
+    group = "layer-";
+    if (layer.size() == 1) group += '0';
+    group += layer;
   } else {
     group = name.substr(0, name.find('.'));
   }
