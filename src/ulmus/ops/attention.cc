@@ -83,22 +83,20 @@ void attention_backward(const AttentionBackwardArgs& args, const ExecContext& ct
 
 std::int64_t attention_forward_scratch_bytes(const AttentionForwardArgs& args, int num_threads) {
   const std::int64_t width = args.q.dim(2);
-  // Scores; the query, key and value tiles in packed order; the running output, maximum and sum.
-  const std::int64_t elements = kAttentionQueryTile * kAttentionKeyTile +
-                                2 * kAttentionQueryTile * width + 2 * kAttentionKeyTile * width +
-                                4 * kAttentionQueryTile;
+  // The queries of a tile and their running output; the scores of one strip of 16 queries.
+  const std::int64_t elements = 2 * kAttentionQueryTile * width + kAttentionKeyTile * 16;
   return num_threads * in_cache_lines(elements * size_of(args.q.dtype()));
 }
 
 std::int64_t attention_backward_scratch_bytes(const AttentionBackwardArgs& args, int num_threads) {
   const std::int64_t width = args.q.dim(2);
-  // Probabilities and their gradients; query-side tiles (q, grad_out, grad_q) and key-side tiles
-  // (k, v, grad_k, grad_v) in packed order.
-  const std::int64_t elements = 2 * kAttentionQueryTile * kAttentionKeyTile +
-                                3 * kAttentionQueryTile * width + 4 * kAttentionKeyTile * width +
-                                4 * kAttentionQueryTile;
-  const std::int64_t delta = args.lse.numel() * size_of(args.q.dtype());
-  return in_cache_lines(delta) + num_threads * in_cache_lines(elements * size_of(args.q.dtype()));
+  const std::int64_t padded_width = (width + 15) / 16 * 16;
+  // q, grad_out and grad_q of a tile of queries turned around, the first two also by rows;
+  // probabilities and their gradients.
+  const std::int64_t elements = 3 * kAttentionQueryTile * width +
+                                2 * kAttentionQueryTile * padded_width +
+                                2 * kAttentionQueryTile * kAttentionKeyTile;
+  return num_threads * in_cache_lines(elements * size_of(args.q.dtype()));
 }
 
 }  // namespace ulmus::ops

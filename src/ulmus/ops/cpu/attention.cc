@@ -19,10 +19,9 @@ struct QueryStrip {
   StripMask mask;
   std::int64_t num_queries = 0;
   float* q = nullptr;    ///< [P, 16], multiplied by the scale
-  float* out = nullptr;  ///< [P, 16], sums so far relative to maximum; unset while `is_new`
+  float* out = nullptr;  ///< [P, 16], sums so far relative to maximum
   F32x8 maximum[kStripVectors];
   F32x8 sum[kStripVectors];
-  bool is_new = true;
 };
 
 /// Scratch of one thread: q and out of a tile of queries, scores [keys of a tile, 16] of one strip.
@@ -49,6 +48,30 @@ void mask_scores(const StripMask& mask, float* scores, KeyRange keys) {
   }
 }
 
+bool is_any(I32x8 mask) {
+  std::int32_t any = 0;
+  for (int lane = 0; lane < kLanes; ++lane)
+    any |= mask[lane];
+  return any != 0;
+}
+
+/// Sums so far, relative to a new maximum.
+template <int kVectors>
+void rescale(QueryStrip& strip, const F32x8* maximum, std::int64_t width) {
+  F32x8 factor[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    factor[v] = exp(strip.maximum[v] - maximum[v]);
+    strip.sum[v] *= factor[v];
+    strip.maximum[v] = maximum[v];
+  }
+  for (std::int64_t p = 0; p < width; ++p) {
+    for (int v = 0; v < kVectors; ++v) {
+      float* at = strip.out + p * kStripColumns + v * kLanes;
+      store(at, load(at) * factor[v]);
+    }
+  }
+}
+
 /// Scores to exp(score - maximum), with the running maximum and sum brought up to date.
 template <int kVectors>
 void soften(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_t width) {
@@ -60,27 +83,10 @@ void soften(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_
       maximum[v] = max(load(scores + j * kStripColumns + v * kLanes), maximum[v]);
     }
   }
-  if (!strip.is_new) {
-    F32x8 factor[kVectors];
-    I32x8 grown = {};
-    for (int v = 0; v < kVectors; ++v) {
-      grown |= maximum[v] > strip.maximum[v];
-      factor[v] = exp(strip.maximum[v] - maximum[v]);
-    }
-    bool any = false;
-    for (int lane = 0; lane < kLanes; ++lane)
-      any |= grown[lane] != 0;
-    if (any) {
-      for (std::int64_t p = 0; p < width; ++p) {
-        for (int v = 0; v < kVectors; ++v) {
-          float* at = strip.out + p * kStripColumns + v * kLanes;
-          store(at, load(at) * factor[v]);
-        }
-      }
-      for (int v = 0; v < kVectors; ++v)
-        strip.sum[v] *= factor[v];
-    }
-  }
+  I32x8 grown = {};
+  for (int v = 0; v < kVectors; ++v)
+    grown |= maximum[v] > strip.maximum[v];
+  if (is_any(grown)) rescale<kVectors>(strip, maximum, width);
   F32x8 sum[kVectors];
   for (int v = 0; v < kVectors; ++v)
     sum[v] = strip.sum[v];
@@ -92,10 +98,8 @@ void soften(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_
       sum[v] += e;
     }
   }
-  for (int v = 0; v < kVectors; ++v) {
-    strip.maximum[v] = maximum[v];
+  for (int v = 0; v < kVectors; ++v)
     strip.sum[v] = sum[v];
-  }
 }
 
 /// One strip against the keys of one tile.
@@ -121,8 +125,7 @@ void attend(QueryStrip& strip, float* scores, const float* k, const float* v, Ke
                  .m = sizes.width,
                  .k = num_keys,
                  .columns = kColumns,
-                 .accumulate = strip.is_new ? Accumulate::kOverwrite : Accumulate::kAdd});
-  strip.is_new = false;
+                 .accumulate = Accumulate::kAdd});
 }
 
 /// out and lse of the queries of a strip.
@@ -154,6 +157,7 @@ void forward_tile(const AttentionForwardArgs& args, const AttentionSizes& sizes,
   for (std::int64_t i = 0; i < count * kStripColumns * sizes.width; i += kLanes) {
     store(buffers.q + i, load(buffers.q + i) * scale);
   }
+  std::fill_n(buffers.out, count * kStripColumns * sizes.width, 0.0F);
   std::array<QueryStrip, kQueryStrips> strips;
   KeyRange seen{sizes.keys, 0};
   for (std::int64_t s = 0; s < count; ++s) {

@@ -38,7 +38,6 @@ struct AttentionSizes {
   std::int64_t query_tiles() const {
     return (queries + kAttentionQueryTile - 1) / kAttentionQueryTile;
   }
-  std::int64_t key_tiles() const { return (keys + kAttentionKeyTile - 1) / kAttentionKeyTile; }
   /// Offset of the first element of a head in [N, H, P] and in [M, G, P].
   std::int64_t q_at(std::int64_t sequence, std::int64_t query, std::int64_t head) const {
     return (sequence * queries + query) * q_stride() + head * width;

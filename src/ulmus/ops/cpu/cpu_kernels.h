@@ -33,6 +33,8 @@ void block_norms(const BlockNormsArgs& args, TensorView scratch, const ExecConte
 void adamw(const AdamwArgs& args, TensorView scratch, const ExecContext& ctx);
 void attention_forward(const AttentionForwardArgs& args, TensorView scratch,
                        const ExecContext& ctx);
+void attention_backward(const AttentionBackwardArgs& args, TensorView scratch,
+                        const ExecContext& ctx);
 void matmul(const MatmulArgs& args, TensorView scratch, const ExecContext& ctx);
 void grouped_matmul(const GroupedMatmulArgs& args, TensorView scratch, const ExecContext& ctx);
 
