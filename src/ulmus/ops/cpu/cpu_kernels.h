@@ -35,6 +35,7 @@ void attention_forward(const AttentionForwardArgs& args, TensorView scratch,
                        const ExecContext& ctx);
 void attention_backward(const AttentionBackwardArgs& args, TensorView scratch,
                         const ExecContext& ctx);
+void head_loss(const HeadLossArgs& args, TensorView scratch, const ExecContext& ctx);
 void matmul(const MatmulArgs& args, TensorView scratch, const ExecContext& ctx);
 void grouped_matmul(const GroupedMatmulArgs& args, TensorView scratch, const ExecContext& ctx);
 

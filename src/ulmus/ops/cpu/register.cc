@@ -7,6 +7,7 @@ void register_cpu_kernels(KernelTable& table) {
   cpu::use_one_blas_thread();
   table.dense.attention_forward.cpu = cpu::attention_forward;
   table.dense.attention_backward.cpu = cpu::attention_backward;
+  table.dense.head_loss.cpu = cpu::head_loss;
   table.dense.matmul.cpu = cpu::matmul;
   table.moe.grouped_matmul.cpu = cpu::grouped_matmul;
   table.dense.fill.cpu = cpu::fill;
