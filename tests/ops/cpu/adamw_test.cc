@@ -31,7 +31,7 @@ AdamwArgs state(std::int64_t n, double update, DeviceFixture& f) {
           .v = f.floats(DType::kF32, {n}, second),
           .grad = f.normal(DType::kF32, {n}, "grad", 0.02),
           .gate = f.f64({kNumGateFields}, gate_fields(update)),
-          .lr = 3e-3,
+          .lr = 0.5,  // so large that the last bits of the step show in the parameter
           .weight_decay = 0.1};
 }
 
