@@ -56,9 +56,24 @@ std::string message_of(const std::function<void()>& body) {
   return "nothing was thrown";
 }
 
-/// kSmall with a line put at the top (outside every table), so that its number is 1.
-std::string message_of_line(const std::string& line) {
-  return message_of([&] { parse(line + "\n" + kSmall); });
+/// kSmall with other lines behind it, the first of them line 15.
+std::string message_of_line(const std::string& lines) {
+  const std::string dotted = R"(run.max_steps = 10
+model.d_model = 64
+model.layers = 2
+model.heads = 4
+model.vocab = 256
+moe.experts = 8
+moe.top_k = 2
+moe.expert_hidden = 32
+data.train = ["a.tokens"]
+data.sequence_length = 16
+optim.lr = 1e-3
+batch.tokens = 64
+batch.micro_sequences = 1
+eval.tokens = 0
+)";
+  return message_of([&] { parse(dotted + lines + "\n"); });
 }
 
 std::string message_of_override(const std::string& argument) {
@@ -133,19 +148,19 @@ TEST(ConfigFile, BadOverridesNameTheArgument) {
 
 TEST(ConfigFile, UnknownKeysOfferTheNearestNameAndTheTable) {
   EXPECT_THAT(message_of([] { parse(std::string(kSmall) + "micro_sequence = 2\n"); }),
-              AllOf(StartsWith("file.toml:18: unknown key batch.micro_sequence"),
+              AllOf(StartsWith("file.toml:19: unknown key batch.micro_sequence"),
                     HasSubstr("did you mean batch.micro_sequences?"),
                     HasSubstr("[batch] has tokens, micro_sequences")));
   EXPECT_THAT(message_of_line("model.lr = 1"), HasSubstr("did you mean optim.lr?"));
   EXPECT_THAT(message_of_line("[modle]\nd_model = 4"),
               AllOf(HasSubstr("unknown key modle.d_model"), HasSubstr("model.d_model")));
-  EXPECT_THAT(message_of_line("[modle]"), AllOf(HasSubstr("file.toml:1: unknown table modle"),
+  EXPECT_THAT(message_of_line("[modle]"), AllOf(HasSubstr("file.toml:15: unknown table modle"),
                                                 HasSubstr("did you mean model?")));
   EXPECT_THAT(message_of_line("seed = 1"), HasSubstr("did you mean run.seed?"));
   EXPECT_THAT(message_of_line("\"run.seed\" = 1"), HasSubstr("unknown key"));
   EXPECT_THAT(message_of_line("model.rope.thta = 1.0"), HasSubstr("model.rope.theta"));
   EXPECT_THAT(message_of_line("optim.phases = [{lrr = 1.0}]"),
-              AllOf(HasSubstr("file.toml:1: unknown key optim.phases[0].lrr"),
+              AllOf(HasSubstr("file.toml:15: unknown key optim.phases[0].lrr"),
                     HasSubstr("did you mean lr?"), HasSubstr("batch_tokens")));
   EXPECT_THAT(message_of_line("optim.groups = [{lr_scale = 1.0}]"),
               HasSubstr("optim.groups[0].match is missing"));
@@ -155,7 +170,12 @@ TEST(ConfigFile, TablesAndKeysAreNotMistakenForEachOther) {
   EXPECT_THAT(message_of([] { parse("model = 3\n"); }),
               HasSubstr("file.toml:1: model: is a table of keys, found 3"));
   EXPECT_THAT(message_of_line("run.dir.x = 3"), HasSubstr("run.dir is a key, not a table"));
-  EXPECT_THAT(message_of_line("[run.seed]"), HasSubstr("run.seed: expected an integer"));
+  EXPECT_THAT(message_of([] {
+                parse(
+                    "[run.seed]\n[model]\nd_model=8\nlayers=1\nheads=1\nvocab=9\n[data]\n"
+                    "sequence_length=4\n[batch]\ntokens=4\n");
+              }),
+              HasSubstr("run.seed: expected an integer"));
 }
 
 TEST(ConfigFile, NotTomlIsRefusedWithItsLine) {
@@ -327,7 +347,7 @@ TEST(ConfigFile, PhasesTakeFromOptimWhatTheyDoNotSay) {
 /// A value unlike the default for every key that is kept.
 const std::vector<std::string>& unlike_defaults() {
   static const std::vector<std::string> arguments = {
-      "run.dir=runs/x \\\"y\\\"",
+      "run.dir=\"runs/x \\\"y\\\"\"",
       "run.name=n",
       "run.seed=7",
       "run.log_level=debug",
@@ -357,14 +377,14 @@ const std::vector<std::string>& unlike_defaults() {
       "model.ffn_hidden=77",
       "model.tied=true",
       "model.embed_scale=0.1",
-      "model.embed_norm=false",
+      "model.embed_norm=true",
       "model.init_std=0.03",
       "moe.experts=12",
       "moe.top_k=5",
       "moe.expert_hidden=33",
       "moe.shared_hidden=11",
       "moe.gate=sigmoid",
-      "moe.weights=raw",
+      "moe.weights=sum_to_one",
       "moe.scale=2.5",
       "moe.balance_loss=0.3",
       "moe.balance_scope=step",

@@ -5,12 +5,14 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "ulmus/base/error.h"
 #include "ulmus/base/thread_pool.h"
 #include "ulmus/cli/output.h"
+#include "ulmus/data/baseline.h"
 #include "ulmus/data/tokenize.h"
 #include "ulmus/device/device.h"
 
@@ -56,6 +58,38 @@ data::TokenFile open_tokens(const std::string& path, const DataOptions& options)
     open.type = options.type == "uint16" ? data::TokenType::kUint16 : data::TokenType::kUint32;
   }
   return data::TokenFile::open(path, open);
+}
+
+nlohmann::json score_json(const data::BaselineScore& score) {
+  nlohmann::json facts = {{"nats_per_token", score.nats_per_token}};
+  if (score.bits_per_byte) facts["bits_per_byte"] = *score.bits_per_byte;
+  return facts;
+}
+
+/// What counting alone predicts of the held-out tokens.
+std::string add_baselines(const std::shared_ptr<const data::TokenFile>& train, int vocab_size,
+                          const DataOptions& options, ThreadPool& pool, nlohmann::json& facts) {
+  const auto held_out =
+      std::make_shared<const data::TokenFile>(open_tokens(options.held_out, options));
+  held_out->verify_ids(vocab_size, pool);
+  const data::BaselineReport report = data::score_baselines({train}, {held_out}, vocab_size);
+  facts["held_out"] = {{"tokens_file", options.held_out},
+                       {"counted_tokens", report.num_train_tokens},
+                       {"predicted_tokens", report.num_eval_tokens},
+                       {"own_entropy", score_json(report.own_entropy)},
+                       {"unigram", score_json(report.unigram)},
+                       {"bigram", score_json(report.bigram)}};
+  TextTable table({"model of " + options.tokens, "nats/token", "bits/byte"});
+  const auto add_row = [&](const char* name, const data::BaselineScore& score) {
+    table.add_row({name, fmt::format("{:.4f}", score.nats_per_token),
+                   score.bits_per_byte ? fmt::format("{:.4f}", *score.bits_per_byte) : "-"});
+  };
+  add_row("entropy of the held-out tokens' own frequencies", report.own_entropy);
+  add_row("unigram", report.unigram);
+  add_row("interpolated bigram", report.bigram);
+  return fmt::format("\nheld out: {}, {} tokens predicted from {} counted\n{}", options.held_out,
+                     grouped_digits(report.num_eval_tokens),
+                     grouped_digits(report.num_train_tokens), table.text());
 }
 
 }  // namespace
@@ -122,7 +156,9 @@ int tokenize_texts(const DataOptions& options) {
 
 int show_tokens(const DataOptions& options) {
   check_json_target(options.json);
-  const data::TokenFile file = open_tokens(options.tokens, options);
+  const auto shared_file =
+      std::make_shared<const data::TokenFile>(open_tokens(options.tokens, options));
+  const data::TokenFile& file = *shared_file;
   ThreadPool pool(threads_of(options));
   const int vocab_size = vocab_size_of(file, options);
   const data::TokenFileSummary summary = data::summarise(file, vocab_size, pool);
@@ -147,6 +183,9 @@ int show_tokens(const DataOptions& options) {
     facts["text_bytes"] = *text_bytes;
     text += fmt::format("{} bytes of text, {:.3f} a token\n", grouped_digits(*text_bytes),
                         static_cast<double>(*text_bytes) / static_cast<double>(file.num_tokens()));
+  }
+  if (!options.held_out.empty()) {
+    text += add_baselines(shared_file, vocab_size, options, pool, facts);
   }
   print_facts(text, facts.dump(2), options.json);
   return 0;

@@ -64,12 +64,12 @@ class KeyTable {
   void add_integer(std::string name, Get get, IntegerRange range, KeyText text) {
     using Member = std::remove_cvref_t<decltype(get(std::declval<Config&>()))>;
     ConfigKey key = make(std::move(name), join("integer", range_text(range)), std::move(text));
-    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<Member>::max());
-    if (static_cast<std::uint64_t>(range.max) > kMax) {
-      range.max = static_cast<std::int64_t>(kMax);
-    }
     key.read = [get, range, name = key.name](Config& config, const ConfigValue& value) {
-      get(config) = static_cast<Member>(read_integer(value, name, range));
+      const std::int64_t integer = read_integer(value, name, range);
+      if (!std::in_range<Member>(integer)) {
+        read_integer(value, name, {range.min, limit_of<Member>()});
+      }
+      get(config) = static_cast<Member>(integer);
     };
     key.write = [get](const Config& config) {
       return to_toml_text(static_cast<std::int64_t>(get(config)));
@@ -188,6 +188,13 @@ class KeyTable {
                                   const std::vector<std::string>& more = {});
 
  private:
+  /// Largest value of an integer member that a configuration's integers can say.
+  template <class Member>
+  static constexpr std::int64_t limit_of() {
+    constexpr Member kMax = std::numeric_limits<Member>::max();
+    return std::in_range<std::int64_t>(kMax) ? static_cast<std::int64_t>(kMax)
+                                             : std::numeric_limits<std::int64_t>::max();
+  }
   static ConfigKey make(std::string name, std::string type, KeyText text);
   static std::string join(const std::string& type, const std::string& range);
 
