@@ -24,6 +24,9 @@ target_compile_options(ulmus_flags INTERFACE
   # A value must not depend on whether the compiler fused a multiply and an add (design, law 2);
   # the fast kernels switch contraction on for themselves.
   -ffp-contract=off)
+# g++ 12 sees overlapping copies where a one-character std::string is inserted (GCC bug 105651).
+target_compile_options(ulmus_flags INTERFACE
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(ulmus_flags INTERFACE -march=x86-64-v3 -mtune=generic)
 endif()
