@@ -278,6 +278,21 @@ TEST(CheckpointWriter, AKillAtAnyMomentLeavesThePreviousOrTheNewOne) {
   EXPECT_FALSE(fs::exists(folder.path() / "step-00000002.part"));
 }
 
+TEST(CheckpointWriter, LeftoversOfACrashAreGoneBeforeItWrites) {
+  const test::TempFolder folder;
+  SmallModel model(1);
+  for (const char* part : {"step-00000001.part", "step-00000007.part"}) {
+    fs::create_directories(folder.path() / part);
+    test::spill(folder.path() / part / "old.safetensors", "half of it");
+  }
+  SaveHooks hooks;
+  hooks.free_bytes = [](const fs::path& dir) {
+    EXPECT_TRUE(fs::is_empty(dir)) << "its space counts as free";
+    return std::numeric_limits<std::int64_t>::max();
+  };
+  EXPECT_TRUE(verify(save_with(model, folder.path(), 1, std::move(hooks)).path).is_good());
+}
+
 TEST(CheckpointWriter, ReplacesACheckpointOfTheSameStep) {
   const test::TempFolder folder;
   SmallModel model(1);
