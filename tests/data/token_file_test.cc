@@ -140,6 +140,42 @@ TEST(TokenFile, RefusesEveryDamagedIndex) {
   }
 }
 
+/// An index whose hash is right, whatever it says.
+std::string index_of(const std::vector<std::uint64_t>& numbers) {
+  std::string bytes = "ULMUSIDX";
+  const auto put = [&](std::uint64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      bytes.push_back(static_cast<char>((number >> shift) & 0xFFU));
+    }
+  };
+  for (const std::uint64_t number : numbers)
+    put(number);
+  put(hash_bytes(std::as_bytes(std::span(bytes))));
+  return bytes;
+}
+
+TEST(TokenFile, RefusesAWholeIndexThatContradictsItself) {
+  TestFolder folder;
+  write_tokens(folder, "a", {counting(0, 5), counting(0, 7)}, 100);
+  std::filesystem::remove(folder.path() / "manifest.json");
+  const auto open = [&](const std::vector<std::uint64_t>& numbers) {
+    folder.write("a.index", index_of(numbers));
+    TokenFile::open(folder.path() / "a.tokens", {.type = TokenType::kUint16});
+  };
+  open({1, 12, 2, 5, 12});
+  const std::uint64_t huge = std::uint64_t{1} << 63U;
+  EXPECT_THAT(input_error([&] { open({2, 12, 2, 5, 12}); }), HasSubstr("format 2"));
+  EXPECT_THAT(input_error([&] { open({1, 13, 2, 5, 13}); }), HasSubstr("for 13 tokens"));
+  EXPECT_THAT(input_error([&] { open({1, 12, 2, 5, 11}); }), HasSubstr("ends at 11"));
+  EXPECT_THAT(input_error([&] { open({1, 12, 3, 5, 5, 12}); }), HasSubstr("document 1 ends"));
+  EXPECT_THAT(input_error([&] { open({1, 12, 2, 0, 12}); }), HasSubstr("document 0 ends"));
+  EXPECT_THAT(input_error([&] { open({1, 12, 2, huge, 12}); }), HasSubstr("document 1 ends"));
+  EXPECT_THAT(input_error([&] { open({1, 12, 0}); }), HasSubstr("ends at 0"));
+  for (const std::uint64_t documents : {std::uint64_t{1}, std::uint64_t{3}, huge, huge + 2}) {
+    EXPECT_THAT(input_error([&] { open({1, 12, documents, 5, 12}); }), HasSubstr("do not hold"));
+  }
+}
+
 TEST(TokenFileWriter, ShowsNothingBeforeItIsDone) {
   TestFolder folder;
   {
