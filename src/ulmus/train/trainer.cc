@@ -175,14 +175,14 @@ bool Trainer::step() {
   ++interval_.steps;
   interval_.tokens += batch.num_sequences * batch.sequence_length;
   check_record(record_, batch.valid_tokens);
+  const double step_s = seconds_since(begin);
+  seconds_per_step_ = seconds_per_step_ == 0.0 ? step_s : 0.9 * seconds_per_step_ + 0.1 * step_s;
+  const double tokens = static_cast<double>(batch.num_sequences * batch.sequence_length);
   if (evaluator_ && (is_due(config_.eval.every) || is_last())) eval_ = evaluator_->run(*runtime_);
   if (is_due(config_.run.log_every) || is_last() || eval_ || position_.step == 1) {
     log_step(record_, batch.valid_tokens, lr);
   }
   if (is_due(config_.checkpoint.every)) save();
-  const double step_s = seconds_since(begin);
-  seconds_per_step_ = seconds_per_step_ == 0.0 ? step_s : 0.9 * seconds_per_step_ + 0.1 * step_s;
-  const double tokens = static_cast<double>(batch.num_sequences * batch.sequence_length);
   reporter_.progress(
       {.step = position_.step,
        .max_steps = plan_.num_steps(),
