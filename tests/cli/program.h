@@ -26,6 +26,7 @@ class Program {
   /// Waits until standard error has said `text`; false when it ended without it.
   bool wait_for(const std::string& text);
   void send(int signal) const;
+  pid_t pid() const { return pid_; }
   Finished finish();
 
  private:
