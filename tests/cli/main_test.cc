@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/cli/program.h"
+#include "ulmus/base/file.h"
 
 namespace ulmus::test {
 namespace {
@@ -72,6 +75,21 @@ TEST(Main, WrongUsageIsStatusTwo) {
       run_program({"generate", "--checkpoint", "x", "--prompt", "y", "--tokens", "-3"}).status, 2);
   EXPECT_EQ(
       run_program({"generate", "--checkpoint", "x", "--prompt", "y", "--top-p", "nan"}).status, 2);
+}
+
+TEST(Main, JsonGoesToAFileAndLeavesADeviceAlone) {
+  TestFolder folder;
+  const std::string text = folder.write("text.txt", "some text, some more text");
+  const auto train = [&](const std::string& json) {
+    return run_program({"data", "tokenizer-train", text, "--vocab", "260", "--output",
+                        folder.path("t.json"), "--threads", "1", "--json", json});
+  };
+  EXPECT_EQ(train(folder.path("facts.json")).status, 0);
+  EXPECT_THAT(read_file(folder.path("facts.json")), HasSubstr("\"vocab_size\": 260"));
+  EXPECT_EQ(train("/dev/null").status, 0);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_EQ(train(folder.path("none/facts.json")).status, 2);
+  EXPECT_EQ(train("/dev/full").status, 1);
 }
 
 TEST(Main, BenchListsAndSuggests) {

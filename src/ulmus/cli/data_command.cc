@@ -27,7 +27,7 @@ void add_tokenizer_train(CLI::App& command, const std::shared_ptr<DataOptions>& 
       ->check(CLI::Range(257, 1 << 24))
       ->capture_default_str();
   action->add_option("--min-count", options->min_count, "A rarer pair is not merged")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   add_common(*action, options);
   action->callback(
@@ -62,7 +62,7 @@ void add_show(CLI::App& command, const std::shared_ptr<DataOptions>& options,
   action
       ->add_option("--vocab-size", options->vocab_size,
                    "Vocabulary of a file without manifest: ids must be below")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 30));
   add_common(*action, options);
   action->callback(
       [options, &invocation] { invocation.run = [options] { return show_tokens(*options); }; });

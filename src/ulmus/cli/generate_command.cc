@@ -58,12 +58,12 @@ void add_generate_command(CLI::App& program, Invocation& invocation) {
       ->required();
   command->add_option("--prompt", options.prompt, "The text to continue")->required();
   command->add_option("--tokens", options.tokens, "Tokens to add at most")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
   command
       ->add_option("--temperature", options.temperature,
                    "Above 1 flatter, below 1 sharper, 0: always the likeliest token")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
   command
       ->add_option("--top-p", options.top_p,

@@ -5,11 +5,28 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "ulmus/base/error.h"
 #include "ulmus/base/file.h"
 
 namespace ulmus::cli {
+namespace {
+
+/// A file is replaced as a whole; a pipe or device is written to, and stays what it is.
+void write_json(const std::string& target, const std::string& json) {
+  std::error_code error;
+  if (!std::filesystem::exists(target, error) || std::filesystem::is_regular_file(target, error)) {
+    write_file_atomically(std::filesystem::weakly_canonical(target), json);
+    return;
+  }
+  std::ofstream file(target);
+  file << json;
+  file.close();
+  if (!file) fail("--json ", target, ": cannot be written");
+}
+
+}  // namespace
 
 std::string TextTable::text() const {
   std::vector<std::size_t> widths(headings_.size());
@@ -78,7 +95,7 @@ void print_facts(std::string_view text, const std::string& json, const std::stri
     return;
   }
   print_result(text);
-  if (!target.empty()) write_file_atomically(target, json + "\n");
+  if (!target.empty()) write_json(target, json + "\n");
 }
 
 void finish_output() {
