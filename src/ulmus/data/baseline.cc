@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "ulmus/base/check.h"
+#include "ulmus/data/pair_key.h"
 
 namespace ulmus::data {
 
@@ -14,11 +15,6 @@ namespace {
 constexpr std::size_t kNumBuckets = 65;
 constexpr int kFitRounds = 50;
 constexpr std::size_t kFewestTokens = 20;
-
-std::uint64_t pair_key(std::int32_t previous, std::int32_t token) {
-  return (std::uint64_t{static_cast<std::uint32_t>(previous)} << 32U) |
-         static_cast<std::uint32_t>(token);
-}
 
 std::vector<std::int32_t> read_tokens(const TokenFiles& files, std::int64_t limit) {
   std::vector<std::int32_t> tokens;

@@ -5,16 +5,13 @@
 #include <queue>
 #include <utility>
 
+#include "ulmus/data/pair_key.h"
+
 namespace ulmus::data {
 
 namespace {
 
 constexpr std::size_t kShortWord = 48;
-
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32U) |
-         static_cast<std::uint32_t>(right);
-}
 
 std::size_t slot_hash(std::uint64_t pair) {
   pair *= 0x9E3779B97F4A7C15ULL;

@@ -8,15 +8,11 @@
 
 #include "ulmus/base/error.h"
 #include "ulmus/data/byte_alphabet.h"
+#include "ulmus/data/pair_key.h"
 
 namespace ulmus::data {
 
 namespace {
-
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32U) |
-         static_cast<std::uint32_t>(right);
-}
 
 std::int32_t left_of(std::uint64_t pair) { return static_cast<std::int32_t>(pair >> 32U); }
 std::int32_t right_of(std::uint64_t pair) { return static_cast<std::int32_t>(pair & 0xFFFFFFFFU); }

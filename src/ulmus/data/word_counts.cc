@@ -7,14 +7,15 @@ namespace ulmus::data {
 
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kCountedPieceBytes = std::size_t{1} << 20;
 
 /// Documents cut at places where no word goes on, so that one long text keeps all threads busy.
 std::vector<std::string_view> cut(std::span<const std::string_view> documents) {
   std::vector<std::string_view> pieces;
   for (const std::string_view document : documents) {
     for (std::size_t begin = 0; begin < document.size();) {
-      const std::size_t end = safe_cut(document, std::min(document.size(), begin + kPieceBytes));
+      const std::size_t end =
+          safe_cut(document, std::min(document.size(), begin + kCountedPieceBytes));
       pieces.push_back(document.substr(begin, end - begin));
       begin = end;
     }

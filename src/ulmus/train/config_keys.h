@@ -56,6 +56,12 @@ struct Choice {
   Value value;
 };
 
+/// Ranges that many keys share.
+inline constexpr IntegerRange kPositive{.min = 1};
+inline constexpr IntegerRange kNotNegative{.min = 0};
+inline constexpr NumberRange kAbove{.min = 0.0, .min_open = true};
+inline constexpr NumberRange kAtLeast{.min = 0.0};
+
 /// Collects keys. `get` is a generic lambda from a Config (const or not) to the key's member:
 ///   [](auto& c) -> auto& { return c.run.log_every; }
 class KeyTable {

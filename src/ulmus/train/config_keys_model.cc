@@ -8,11 +8,6 @@ namespace {
 
 using model::LayerType;
 
-constexpr IntegerRange kPositive{.min = 1};
-constexpr IntegerRange kNotNegative{.min = 0};
-constexpr NumberRange kAbove{.min = 0.0, .min_open = true};
-constexpr NumberRange kAtLeast{.min = 0.0};
-
 std::vector<LayerType> read_pattern(const ConfigValue& value, const std::string& key) {
   static const std::vector<std::string> names = {"window", "full"};
   std::vector<LayerType> pattern;

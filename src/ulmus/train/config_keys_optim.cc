@@ -13,8 +13,6 @@ using optim::ScheduleKind;
 constexpr IntegerRange kSteps{.min = 1, .max = kMaxSteps};
 constexpr IntegerRange kWarmup{.min = 0, .max = kMaxSteps};
 constexpr IntegerRange kBatchTokens{.min = 1, .max = kMaxBatchTokens};
-constexpr NumberRange kAbove{.min = 0.0, .min_open = true};
-constexpr NumberRange kAtLeast{.min = 0.0};
 constexpr NumberRange kFraction{.min = 0.0, .max = 1.0};
 constexpr NumberRange kDecayFraction{.min = 0.0, .max = 1.0, .min_open = true};
 constexpr NumberRange kBeta{.min = 0.0, .max = 1.0, .max_open = true};

@@ -3,10 +3,6 @@
 namespace ulmus::train {
 namespace {
 
-constexpr IntegerRange kPositive{.min = 1};
-constexpr IntegerRange kNotNegative{.min = 0};
-constexpr NumberRange kAtLeast{.min = 0.0};
-
 std::vector<double> read_weights(const ConfigValue& value) {
   std::vector<double> weights;
   for (const ConfigValue& item : read_array(value, "data.mix")) {
