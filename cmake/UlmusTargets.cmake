@@ -3,6 +3,10 @@
 
 set(CMAKE_CXX_EXTENSIONS OFF)
 
+# Presets that only need the result compile a room in a few pieces (CMAKE_UNITY_BUILD), in less than
+# half the time; the debug preset and clang-tidy see every file by itself.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+
 option(ULMUS_DCHECKS "Keep the checks of our own invariants (ULMUS_DCHECK)" OFF)
 set(ULMUS_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
@@ -61,6 +65,7 @@ function(ulmus_test name)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE
     ULMUS_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
