@@ -17,10 +17,9 @@ TEST(Kill, TenTimesAndTheWeightsAreThoseOfTheUnbrokenRun) {
   const SmallRun small;
   TestFolder folder;
   const auto arguments = [&](const std::string& name) {
-    return std::vector<std::string>{
-        "train",  folder.write(name + ".toml", small.config_text(name)),
-        "--set",  "run.max_steps=150",
-        "--set",  "checkpoint.every=1"};
+    return std::vector<std::string>{"train", folder.write(name + ".toml", small.config_text(name)),
+                                    "--set", "run.max_steps=150",
+                                    "--set", "checkpoint.every=1"};
   };
   ASSERT_EQ(run_program(arguments("whole")).status, 0);
   const PhiloxKey key = philox_key(1, RandomPurpose::kTest, "kill");

@@ -12,7 +12,7 @@
 namespace {
 
 // Counts what this program takes from the heap while it is told to.
-std::atomic<bool> counting{false};       // NOLINT: the interposed allocator has no other home
+std::atomic<bool> counting{false};         // NOLINT: the interposed allocator has no other home
 std::atomic<std::int64_t> allocations{0};  // NOLINT
 
 }  // namespace
@@ -105,8 +105,8 @@ TEST(Runtime, MicroBatchesAgreeInSinglePrecision) {
   const SmallRun small;
   std::vector<double> norms;
   std::vector<std::vector<std::vector<std::int64_t>>> counts;
-  for (const char* micro : {"batch.micro_sequences=1", "batch.micro_sequences=2",
-                            "batch.micro_sequences=4"}) {
+  for (const char* micro :
+       {"batch.micro_sequences=1", "batch.micro_sequences=2", "batch.micro_sequences=4"}) {
     Prepared prepared(small.config("micro", {micro, "moe.balance_scope=sequence"}));
     prepared.runtime.train_step(prepared.batch, 0, 1e-3);
     const auto& record = prepared.runtime.read_record();

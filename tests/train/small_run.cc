@@ -36,8 +36,8 @@ SmallRun::SmallRun() : folder_(unique_folder()) {
   ThreadPool pool(1);
   const std::array train = {folder_ / "train.txt"};
   const std::array eval = {folder_ / "eval.txt"};
-  const data::Tokenizer tokenizer = data::train_bpe(
-      data::count_words(data::find_inputs(train), pool), {.vocab_size = kVocab});
+  const data::Tokenizer tokenizer =
+      data::train_bpe(data::count_words(data::find_inputs(train), pool), {.vocab_size = kVocab});
   tokenizer.save(folder_ / "tokenizer.json");
   data::tokenize(data::find_inputs(train), tokenizer,
                  {.folder = folder_ / "tokens", .stem = "train", .progress = {}}, pool);
@@ -81,7 +81,8 @@ std::vector<std::string> metrics_without_times(const std::filesystem::path& run_
       const std::string& key = item.key();
       if (key.starts_with("time/") || key.starts_with("throughput/")) times.push_back(key);
     }
-    for (const std::string& key : times) json.erase(key);
+    for (const std::string& key : times)
+      json.erase(key);
     lines.push_back(json.dump());
   }
   return lines;

@@ -105,9 +105,8 @@ TEST(Trainer, AnotherModelOnTheSameFolderIsRefusedWithBothValues) {
 TEST(Trainer, NonFiniteStepsAreNamedAndEndTheRun) {
   const SmallRun small;
   QuietReporter reporter;
-  const auto config =
-      small.config("blown", {"optim.lr=1e30", "optim.clip=0.0", "optim.max_nonfinite=3",
-                             "optim.warmup=0"});
+  const auto config = small.config(
+      "blown", {"optim.lr=1e30", "optim.clip=0.0", "optim.max_nonfinite=3", "optim.warmup=0"});
   try {
     train::run_training(config, reporter.stop, reporter);
     FAIL() << "did not throw";
@@ -125,15 +124,31 @@ TEST(Trainer, NonFiniteStepsAreNamedAndEndTheRun) {
 TEST(Trainer, MetricsCarryThePromisedKeys) {
   const SmallRun small;
   run(small.config("keys", {"run.max_steps=2"}));
-  const auto line =
-      nlohmann::json::parse(metrics_without_times(small.folder() / "keys").back());
-  for (const char* key :
-       {"step", "tokens", "loss/ce", "loss/balance", "loss/z", "optim/lr", "optim/grad_norm",
-        "optim/skipped", "moe/max_over_mean", "moe/layer_00/load", "moe/layer_01/f",
-        "moe/layer_01/p", "moe/layer_01/entropy_deficit", "moe/layer_01/balance",
-        "moe/layer_01/max_over_mean", "moe/requested", "moe/kept", "moe/dropped", "moe/replays",
-        "memory/peak_bytes", "memory/parameters_bytes", "memory/workspace_bytes", "eval/loss",
-        "eval/bits_per_byte"}) {
+  const auto line = nlohmann::json::parse(metrics_without_times(small.folder() / "keys").back());
+  for (const char* key : {"step",
+                          "tokens",
+                          "loss/ce",
+                          "loss/balance",
+                          "loss/z",
+                          "optim/lr",
+                          "optim/grad_norm",
+                          "optim/skipped",
+                          "moe/max_over_mean",
+                          "moe/layer_00/load",
+                          "moe/layer_01/f",
+                          "moe/layer_01/p",
+                          "moe/layer_01/entropy_deficit",
+                          "moe/layer_01/balance",
+                          "moe/layer_01/max_over_mean",
+                          "moe/requested",
+                          "moe/kept",
+                          "moe/dropped",
+                          "moe/replays",
+                          "memory/peak_bytes",
+                          "memory/parameters_bytes",
+                          "memory/workspace_bytes",
+                          "eval/loss",
+                          "eval/bits_per_byte"}) {
     EXPECT_TRUE(line.contains(key)) << key;
   }
   // 256 tokens, top-2, two layers.
@@ -175,8 +190,7 @@ TEST(Evaluate, MatchesTheEvaluationDuringTraining) {
   const auto trained = run(config);
   QuietReporter reporter;
   const auto result = train::evaluate_checkpoint(config, trained.checkpoint, reporter);
-  const auto last =
-      nlohmann::json::parse(metrics_without_times(small.folder() / "eval").back());
+  const auto last = nlohmann::json::parse(metrics_without_times(small.folder() / "eval").back());
   EXPECT_EQ(result.loss, last["eval/loss"].get<double>());
   EXPECT_EQ(result.bits_per_byte, last["eval/bits_per_byte"].get<double>());
   EXPECT_LE(result.text_bytes, 6000);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -83,6 +84,20 @@ LoadFacts load_facts(const std::vector<std::int64_t>& counts) {
     entropy -= f > 0.0 ? f * std::log(f) : 0.0;
   return {.max_over_mean = static_cast<double>(largest) * num_experts / static_cast<double>(sum),
           .entropy_deficit = counts.size() > 1 ? 1.0 - entropy / std::log(num_experts) : 0.0};
+}
+
+std::string load_picture(const std::vector<std::int64_t>& counts) {
+  constexpr std::array<std::string_view, 9> kBars = {
+      " ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586", "\u2587", "\u2588"};
+  const auto sum = static_cast<double>(sum_of(counts));
+  std::string picture;
+  for (const std::int64_t count : counts) {
+    const double of_mean =
+        sum > 0.0 ? static_cast<double>(count) * static_cast<double>(counts.size()) / sum : 0.0;
+    const double height = std::min(std::ceil(of_mean * 4.0), 8.0);  // the mean fills half a cell
+    picture += kBars[static_cast<std::size_t>(height)];
+  }
+  return picture;
 }
 
 double exact_step_balance(const std::vector<std::int64_t>& counts,

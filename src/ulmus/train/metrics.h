@@ -44,6 +44,10 @@ double exact_step_balance(const std::vector<std::int64_t>& counts,
 /// Worst layer's max_over_mean.
 double worst_max_over_mean(const model::StepRecord::Host& record);
 
+/// Expert load as a small picture: a bar for each expert, as tall as its share; a full one has
+/// twice the mean or more.
+std::string load_picture(const std::vector<std::int64_t>& counts);
+
 /// The line of metrics.jsonl, without its end (docs/metrics.md lists the keys).
 std::string metrics_line(const StepFacts& facts, const model::StepRecord::Host& record,
                          const model::ModelConfig& config);

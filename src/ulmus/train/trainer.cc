@@ -147,6 +147,7 @@ TrainResult Trainer::run() {
     }
   }
   if (saved_step_ != position_.step) save();
+  report_load();
   const int signal = stop_.signal.load();
   reporter_.info(fmt::format("{} at step {}, checkpoint {}", signal == 0 ? "done" : "stopped",
                              position_.step, newest_checkpoint_.string()));
@@ -154,6 +155,18 @@ TrainResult Trainer::run() {
           .tokens = position_.tokens,
           .signal = signal,
           .checkpoint = newest_checkpoint_};
+}
+
+/// The last step's expert load, layer by layer.
+void Trainer::report_load() {
+  if (record_.counts.empty()) return;
+  std::string lines = "expert load of the last step, a bar for each expert (half height: the mean)";
+  for (std::size_t layer = 0; layer < record_.counts.size(); ++layer) {
+    lines += fmt::format(
+        "\n  layer {:>2} {} max/mean {:.2f}", config_.model.dense_layers + static_cast<int>(layer),
+        load_picture(record_.counts[layer]), load_facts(record_.counts[layer]).max_over_mean);
+  }
+  reporter_.info(lines);
 }
 
 /// One optimizer step. False after the last.

@@ -47,6 +47,7 @@ class Trainer {
   void report_nonfinite(const model::StepRecord::Host& record);
   void log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens, double lr);
   void save();
+  void report_load();
   bool is_due(std::int64_t every) const;
   bool is_last() const { return position_.step == plan_.num_steps(); }
 
