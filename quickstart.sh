@@ -61,16 +61,25 @@ fi
 stage "5/7 training ($config)"
 "$ulmus" train "$config"
 
-stage "6/7 how good is it? Bits for each byte of text that was held out"
+stage "6/7 how fast, and how good?"
+# Useful floating-point operations of training against the best this machine does in dense products.
+ceiling=$("$ulmus" bench ceiling --json - 2>/dev/null |
+  sed -n 's/^  "gflops": \([0-9.]*\).*/\1/p' | head -n 1)
+grep -o '"throughput/tokens_per_s":[0-9.]*,"throughput/useful_gflops":[0-9.]*' "$run/metrics.jsonl" |
+  awk -F '[:,]' -v ceiling="$ceiling" \
+    '{ tokens += $2; gflops += $4 }
+     END { printf "speed: %.0f tokens/s, %.1f useful GFLOP/s; this machine'"'"'s GEMM ceiling %.1f: %.2f of it\n",
+             tokens / NR, gflops / NR, ceiling, gflops / NR / ceiling }'
+echo "held-out text: the second half of Pride and Prejudice"
 "$ulmus" eval "$config" --checkpoint "$run"
-"$ulmus" data show "$tokens/train.tokens" --held-out "$tokens/heldout.tokens"
+"$ulmus" data show "$tokens/train.tokens" --held-out "$tokens/heldout.tokens" | tail -n 4
 # What a compressor needs for the held-out text after it has seen the training text.
 compressed_bytes() { cat "$@" | xz -6 -T1 -c | wc -c; }
 train_bytes=$(compressed_bytes "$corpus"/train/*.txt)
 both_bytes=$(compressed_bytes "$corpus"/train/*.txt "$corpus"/heldout/*.txt)
 heldout_bytes=$(cat "$corpus"/heldout/*.txt | wc -c)
 awk -v train="$train_bytes" -v both="$both_bytes" -v text="$heldout_bytes" \
-  'BEGIN { printf "xz -6 after the training text   %.3f bits/byte\n", 8 * (both - train) / text }'
+  'BEGIN { printf "%-44s %22.4f\n", "xz -6 after the training text", 8 * (both - train) / text }'
 
 stage "7/7 a sample"
 "$ulmus" generate --checkpoint "$run" --prompt "$prompt" --tokens 120 --temperature 0.8 --seed 1

@@ -62,7 +62,8 @@ double bytes_of(const Views&... views) {
 inline double bytes_of_rows(const detail::ViewLayout& view, std::int64_t rows) {
   const std::int64_t all = view.rank() == 0 ? 0 : view.dim(0);
   if (all == 0) return 0.0;
-  return static_cast<double>(view.size_bytes() / all) * static_cast<double>(rows);
+  const std::int64_t row_bytes = view.size_bytes() / all;
+  return static_cast<double>(row_bytes) * static_cast<double>(rows);
 }
 
 /// `bytes` rounded up to a cache line: parts of a scratch, one for each thread.

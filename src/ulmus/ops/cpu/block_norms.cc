@@ -10,7 +10,7 @@ namespace {
 /// Sixteen partial sums in f64, element i in sum i mod 16; the product of two floats is exact.
 double sum_of_squares(const float* x, std::int64_t count) {
   F64x4 sums[4] = {};
-  const auto add = [&](int pair, F32x8 values) {
+  const auto add = [&](std::ptrdiff_t pair, F32x8 values) {
     const F64x4 low = widen(low_half(values));
     const F64x4 high = widen(high_half(values));
     sums[2 * pair] += low * low;
