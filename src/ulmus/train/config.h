@@ -19,8 +19,8 @@ struct RunConfig {
   std::filesystem::path dir = "runs/default";
   std::string name;
   std::uint64_t seed = 0;
-  std::string log_level = "info";      ///< "debug" | "info" | "warning" | "error"
-  std::int64_t log_every = 10;         ///< steps between metrics lines
+  std::string log_level = "info";  ///< "debug" | "info" | "warning" | "error"
+  std::int64_t log_every = 10;     ///< steps between metrics lines
   std::optional<std::int64_t> max_steps;
   std::optional<std::int64_t> max_tokens;
 };
@@ -30,8 +30,8 @@ struct DataConfig {
   std::vector<std::filesystem::path> train;
   std::vector<std::filesystem::path> eval;
   std::int64_t sequence_length = 0;
-  std::string packing = "chunk";       ///< "chunk" | "documents"
-  std::vector<double> mix;             ///< one weight for each train path; empty: by size
+  std::string packing = "chunk";  ///< "chunk" | "documents"
+  std::vector<double> mix;        ///< one weight for each train path; empty: by size
 };
 
 struct OptimConfig {
@@ -42,48 +42,48 @@ struct OptimConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  double clip = 1.0;                   ///< 0: no clipping
-  double skip_sigma = 0.0;             ///< 0: no skip-step
+  double clip = 1.0;        ///< 0: no clipping
+  double skip_sigma = 0.0;  ///< 0: no skip-step
   double head_z_loss = 0.0;
-  std::int64_t max_nonfinite = 10;     ///< consecutive non-finite steps that end the run
+  std::int64_t max_nonfinite = 10;  ///< consecutive non-finite steps that end the run
   std::vector<optim::GroupRule> groups;
 };
 
 struct BatchConfig {
-  std::int64_t tokens = 0;             ///< of a whole step; a multiple of the sequence length
-  std::int64_t micro_sequences = 1;    ///< sequences of one micro-batch
+  std::int64_t tokens = 0;           ///< of a whole step; a multiple of the sequence length
+  std::int64_t micro_sequences = 1;  ///< sequences of one micro-batch
 };
 
 struct MemoryConfig {
-  double budget_gib = 0.0;             ///< 0: the machine's free memory at start
-  std::int64_t head_chunk = 256;       ///< rows of logits that exist at once
+  double budget_gib = 0.0;        ///< 0: the machine's free memory at start
+  std::int64_t head_chunk = 256;  ///< rows of logits that exist at once
 };
 
 struct CheckpointConfig {
-  std::int64_t every = 0;              ///< steps; 0: only at the end
+  std::int64_t every = 0;  ///< steps; 0: only at the end
   std::int64_t keep = 2;
-  std::filesystem::path load;          ///< start from this checkpoint's weights
+  std::filesystem::path load;  ///< start from this checkpoint's weights
   bool load_optimizer = true;
 };
 
 struct EvalConfig {
-  std::int64_t every = 0;              ///< steps; 0: only at the end
-  std::int64_t tokens = 0;             ///< at most so many; 0: all
+  std::int64_t every = 0;   ///< steps; 0: only at the end
+  std::int64_t tokens = 0;  ///< at most so many; 0: all
 };
 
 enum class Compute : std::uint8_t { kFp32, kFp64 };
 
 struct DeviceConfig {
-  int threads = 0;                     ///< 0: all the process may use
+  int threads = 0;  ///< 0: all the process may use
 };
 
 struct Config {
   RunConfig run;
-  model::ModelConfig model;            ///< includes [moe]
+  model::ModelConfig model;  ///< includes [moe]
   DataConfig data;
   OptimConfig optim;
   BatchConfig batch;
-  Compute compute = Compute::kFp32;    ///< precision.compute
+  Compute compute = Compute::kFp32;  ///< precision.compute
   MemoryConfig memory;
   CheckpointConfig checkpoint;
   EvalConfig eval;
