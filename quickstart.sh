@@ -65,11 +65,13 @@ stage "6/7 how fast, and how good?"
 # Useful floating-point operations of training against the best this machine does in dense products.
 ceiling=$("$ulmus" bench ceiling --json - 2>/dev/null |
   sed -n 's/^  "gflops": \([0-9.]*\).*/\1/p' | head -n 1)
-grep -o '"throughput/tokens_per_s":[0-9.]*,"throughput/useful_gflops":[0-9.]*' "$run/metrics.jsonl" |
-  awk -F '[:,]' -v ceiling="$ceiling" \
-    '{ tokens += $2; gflops += $4 }
-     END { printf "speed: %.0f tokens/s, %.1f useful GFLOP/s; this machine'"'"'s GEMM ceiling %.1f: %.2f of it\n",
-             tokens / NR, gflops / NR, ceiling, gflops / NR / ceiling }'
+speeds='"throughput/tokens_per_s":[0-9.]*,"throughput/useful_gflops":[0-9.]*'
+grep -o "$speeds" "$run/metrics.jsonl" | awk -F '[:,]' -v ceiling="$ceiling" '
+  { tokens += $2; gflops += $4 }
+  END {
+    printf "speed: %.0f tokens/s, %.1f useful GFLOP/s", tokens / NR, gflops / NR
+    printf "; GEMM ceiling of this machine %.1f: %.2f of it\n", ceiling, gflops / NR / ceiling
+  }'
 echo "held-out text: the second half of Pride and Prejudice"
 "$ulmus" eval "$config" --checkpoint "$run"
 "$ulmus" data show "$tokens/train.tokens" --held-out "$tokens/heldout.tokens" | tail -n 4
