@@ -87,7 +87,8 @@ TEST(TextReader, NamesFileAndLineOfWhatIsBroken) {
     const std::string good = "{\"text\": \"good\"}\n";
     const auto path = folder.write(
         "bad.jsonl", good + good + std::string(line) + "\n" + good + "{\"text\": 1}\n");
-    return input_error([&] { read_all({path}, 4); });
+    const auto before = folder.write("good.jsonl", good + good + good + good);
+    return input_error([&] { read_all({before, path}, 4); });
   };
   for (const std::string_view line :
        {"{\"text\": \"unfinished", "", "   ", "garbage", "{\"text\": \"a\"} {\"text\": \"b\"}",
