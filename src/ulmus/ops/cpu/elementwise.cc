@@ -4,6 +4,7 @@
 
 #include "ulmus/ops/cpu/cpu_kernels.h"
 #include "ulmus/ops/cpu/grain.h"
+#include "ulmus/ops/cpu/simd.h"
 
 namespace ulmus::ops::cpu {
 
@@ -42,7 +43,10 @@ void add(const AddArgs& args, TensorView /*scratch*/, const ExecContext& ctx) {
   const float* b = args.b.data<float>();
   ctx.device.pool().for_ranges(args.y.numel(), kMinElements,
                                [=](std::int64_t begin, std::int64_t end, int) {
-                                 for (std::int64_t i = begin; i < end; ++i)
+                                 std::int64_t i = begin;
+                                 for (; i + kLanes <= end; i += kLanes)
+                                   store(y + i, load(a + i) + load(b + i));
+                                 for (; i < end; ++i)
                                    y[i] = a[i] + b[i];
                                });
 }

@@ -1,7 +1,8 @@
 #include "ulmus/ops/router.h"
 
+#include <algorithm>
+
 #include "ulmus/ops/cpu/cpu_kernels.h"
-#include "ulmus/ops/cpu/grain.h"
 #include "ulmus/ops/cpu/router_row.h"
 #include "ulmus/ops/front_door.h"
 
@@ -104,15 +105,74 @@ class Partials {
   std::int64_t stride_bytes_;
 };
 
-/// Where a thread's tokens begin; the same cut for the same N and number of threads.
-std::int64_t first_token(std::int64_t num_tokens, int thread_idx, int num_threads) {
-  return num_tokens * thread_idx / num_threads;
+struct Outputs {
+  double* scores;        // [B, E]
+  std::int64_t* counts;  // [B, E]
+  std::int64_t num_groups;
+  std::int64_t num_experts;
+
+  Sums of(std::int64_t group) const {
+    return {scores + group * num_experts, counts + group * num_experts};
+  }
+};
+
+/// How the tokens are cut into groups and into ranges of threads.
+struct Cuts {
+  std::int64_t num_tokens;
+  std::int64_t group_tokens;
+  int num_threads;
+
+  std::int64_t first_token(int thread_idx) const { return num_tokens * thread_idx / num_threads; }
+  bool begins_group(std::int64_t token) const { return token % group_tokens == 0; }
+};
+
+/// One thread's range, group after group.
+void sum_range(const Outputs& out, const Partial& own, const Inputs& in, const Cuts& cuts,
+               int thread_idx) {
+  *own.z_sum = 0.0;
+  std::int64_t n = cuts.first_token(thread_idx);
+  const std::int64_t end = cuts.first_token(thread_idx + 1);
+  while (n < end) {
+    const std::int64_t group = n / cuts.group_tokens;
+    const Sums sums = cuts.begins_group(n) ? out.of(group) : own.lead;
+    clear(sums, in.num_experts);
+    const std::int64_t stop = std::min((group + 1) * cuts.group_tokens, end);
+    *own.z_sum += add_tokens(sums, in, n, stop);
+    n = stop;
+  }
+}
+
+/// Adds, in thread order, what threads saw of groups that others began; returns the sum of lse^2.
+double add_partials(const Outputs& out, const Partials& partials, const Cuts& cuts) {
+  double z_sum = 0.0;
+  for (int thread_idx = 0; thread_idx < cuts.num_threads; ++thread_idx) {
+    const Partial part = partials.of(thread_idx);
+    z_sum += *part.z_sum;
+    const std::int64_t begin = cuts.first_token(thread_idx);
+    if (begin == cuts.first_token(thread_idx + 1) || cuts.begins_group(begin)) continue;
+    const Sums sums = out.of(begin / cuts.group_tokens);
+    for (std::int64_t e = 0; e < out.num_experts; ++e) {
+      sums.scores[e] += part.lead.scores[e];
+      sums.counts[e] += part.lead.counts[e];
+    }
+  }
+  return z_sum;
+}
+
+void add_groups(std::int64_t* counts_total, double* score_total, const Outputs& out) {
+  for (std::int64_t group = 0; group < out.num_groups; ++group) {
+    const Sums sums = out.of(group);
+    for (std::int64_t e = 0; e < out.num_experts; ++e) {
+      counts_total[e] += sums.counts[e];
+      score_total[e] += sums.scores[e];
+    }
+  }
 }
 
 }  // namespace
 
 /// Threads own ranges of tokens. A group that begins in a range is summed in place; the part of a
-/// group that began in an earlier range goes to scratch and is added afterwards, in thread order.
+/// group that began in an earlier range goes to scratch and is added afterwards.
 void router_statistics(const RouterStatisticsArgs& args, TensorView scratch,
                        const ExecContext& ctx) {
   ThreadPool& pool = ctx.device.pool();
@@ -122,63 +182,23 @@ void router_statistics(const RouterStatisticsArgs& args, TensorView scratch,
                   .num_experts = args.logits.dim(1),
                   .top_k = args.ids.dim(1),
                   .gate = args.gate};
-  const std::int64_t num_experts = in.num_experts;
-  const std::int64_t num_groups = args.counts.dim(0);
-  const std::int64_t num_tokens = args.logits.dim(0);
-  const std::int64_t group_tokens = num_groups > 0 ? num_tokens / num_groups : 0;
-  const int num_threads = pool.num_threads();
-  const Partials partials(scratch, num_experts);
-  auto* counts = args.counts.data<std::int64_t>();
-  auto* scores = args.score_sums.data<double>();
-  const auto group_sums = [=](std::int64_t group) {
-    return Sums{scores + group * num_experts, counts + group * num_experts};
-  };
-
-  if (num_tokens == 0) {
-    for (std::int64_t group = 0; group < num_groups; ++group)
-      clear(group_sums(group), num_experts);
+  const Outputs out{.scores = args.score_sums.data<double>(),
+                    .counts = args.counts.data<std::int64_t>(),
+                    .num_groups = args.counts.dim(0),
+                    .num_experts = in.num_experts};
+  if (args.logits.dim(0) == 0) {
+    for (std::int64_t group = 0; group < out.num_groups; ++group) {
+      clear(out.of(group), out.num_experts);
+    }
     return;
   }
-  pool.run([&](int thread_idx) {
-    const Partial own = partials.of(thread_idx);
-    *own.z_sum = 0.0;
-    std::int64_t n = first_token(num_tokens, thread_idx, num_threads);
-    const std::int64_t end = first_token(num_tokens, thread_idx + 1, num_threads);
-    while (n < end) {
-      const std::int64_t group = n / group_tokens;
-      const bool begins_here = n == group * group_tokens;
-      const Sums sums = begins_here ? group_sums(group) : own.lead;
-      clear(sums, num_experts);
-      const std::int64_t group_end = (group + 1) * group_tokens;
-      const std::int64_t stop = group_end < end ? group_end : end;
-      *own.z_sum += add_tokens(sums, in, n, stop);
-      n = stop;
-    }
-  });
-
-  double z_sum = 0.0;
-  for (int thread_idx = 0; thread_idx < num_threads; ++thread_idx) {
-    const Partial part = partials.of(thread_idx);
-    z_sum += *part.z_sum;
-    const std::int64_t begin = first_token(num_tokens, thread_idx, num_threads);
-    const std::int64_t end = first_token(num_tokens, thread_idx + 1, num_threads);
-    if (begin == end || begin % group_tokens == 0) continue;
-    const Sums sums = group_sums(begin / group_tokens);
-    for (std::int64_t e = 0; e < num_experts; ++e) {
-      sums.scores[e] += part.lead.scores[e];
-      sums.counts[e] += part.lead.counts[e];
-    }
-  }
-  auto* counts_total = args.counts_total.data<std::int64_t>();
-  auto* score_total = args.score_total.data<double>();
-  for (std::int64_t group = 0; group < num_groups; ++group) {
-    const Sums sums = group_sums(group);
-    for (std::int64_t e = 0; e < num_experts; ++e) {
-      counts_total[e] += sums.counts[e];
-      score_total[e] += sums.scores[e];
-    }
-  }
-  *args.z_sum.data<double>() += z_sum;
+  const Cuts cuts{.num_tokens = args.logits.dim(0),
+                  .group_tokens = args.logits.dim(0) / out.num_groups,
+                  .num_threads = pool.num_threads()};
+  const Partials partials(scratch, in.num_experts);
+  pool.run([&](int thread_idx) { sum_range(out, partials.of(thread_idx), in, cuts, thread_idx); });
+  *args.z_sum.data<double>() += add_partials(out, partials, cuts);
+  add_groups(args.counts_total.data<std::int64_t>(), args.score_total.data<double>(), out);
 }
 
 }  // namespace ulmus::ops::cpu
