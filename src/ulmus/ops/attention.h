@@ -6,7 +6,7 @@ namespace ulmus::ops {
 
 /// Largest tiles, in rows, for which scratch is priced.
 inline constexpr std::int64_t kAttentionQueryTile = 64;
-inline constexpr std::int64_t kAttentionKeyTile = 128;
+inline constexpr std::int64_t kAttentionKeyTile = 64;
 
 /// Causal softmax attention of B independent sequences, in tiles with a running maximum and sum
 /// (Milakov and Gimelshein 2018; Dao et al. 2022): no [S, S] matrix exists.
@@ -41,8 +41,7 @@ struct AttentionForwardArgs {
   std::int64_t booked_pairs = 0;  ///< attended (query, key) pairs of one head, for the meter
 };
 void attention_forward(const AttentionForwardArgs& args, const ExecContext& ctx);
-/// For each thread one tile of scores and packed tiles of its operands; the backward call also has
-/// delta [N, H]. The exact sums stand in attention.cc.
+/// For each thread a tile of queries, their running output and the scores of a strip of 16 of them.
 std::int64_t attention_forward_scratch_bytes(const AttentionForwardArgs& args, int num_threads);
 
 /// Gradients of the above, S_q = S_k; probabilities are formed again from q, k and lse.
@@ -72,6 +71,7 @@ struct AttentionBackwardArgs {
   std::int64_t booked_pairs = 0;
 };
 void attention_backward(const AttentionBackwardArgs& args, const ExecContext& ctx);
+/// For each thread a tile of queries in packed order and two tiles of probabilities.
 std::int64_t attention_backward_scratch_bytes(const AttentionBackwardArgs& args, int num_threads);
 
 }  // namespace ulmus::ops

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "ulmus/ops/cpu/attention_tiles.h"
 #include "ulmus/ops/cpu/cpu_kernels.h"
@@ -18,7 +19,7 @@ constexpr float kNoMaximum = -1e30F;
 struct QueryStrip {
   StripMask mask;
   std::int64_t num_queries = 0;
-  float* q = nullptr;    ///< [P, 16], multiplied by the scale
+  float* q = nullptr;    ///< [P, 16], times scale / ln 2: scores are powers of two
   float* out = nullptr;  ///< [P, 16], sums so far relative to maximum
   F32x8 maximum[kStripVectors];
   F32x8 sum[kStripVectors];
@@ -39,10 +40,12 @@ struct Buffers {
 template <int kVectors>
 void mask_scores(const StripMask& mask, float* scores, KeyRange keys) {
   const F32x8 hidden = splat(-std::numeric_limits<float>::infinity());
-  for (std::int64_t j = keys.begin; j < keys.end; ++j, scores += kStripColumns) {
-    if (mask.all_see({j, j + 1})) continue;
+  const KeyRange open = mask.seen_by_all(keys);
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+    if (j == open.begin) j = open.end;
+    if (j == keys.end) break;
     for (int v = 0; v < kVectors; ++v) {
-      float* at = scores + v * kLanes;
+      float* at = scores + (j - keys.begin) * kStripColumns + v * kLanes;
       store(at, select(mask.lanes_that_see(j, v), load(at), hidden));
     }
   }
@@ -60,7 +63,7 @@ template <int kVectors>
 void rescale(QueryStrip& strip, const F32x8* maximum, std::int64_t width) {
   F32x8 factor[kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    factor[v] = exp(strip.maximum[v] - maximum[v]);
+    factor[v] = exp2_of_score(strip.maximum[v] - maximum[v]);
     strip.sum[v] *= factor[v];
     strip.maximum[v] = maximum[v];
   }
@@ -72,7 +75,8 @@ void rescale(QueryStrip& strip, const F32x8* maximum, std::int64_t width) {
   }
 }
 
-/// Scores to exp(score - maximum), with the running maximum and sum brought up to date.
+/// Scores (in powers of two) to 2^(score - maximum), with the running maximum and sum brought up to
+/// date.
 template <int kVectors>
 void soften(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_t width) {
   F32x8 maximum[kVectors];
@@ -93,7 +97,7 @@ void soften(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_
   for (std::int64_t j = 0; j < num_keys; ++j) {
     for (int v = 0; v < kVectors; ++v) {
       float* at = scores + j * kStripColumns + v * kLanes;
-      const F32x8 e = exp(load(at) - maximum[v]);
+      const F32x8 e = exp2_of_score(load(at) - maximum[v]);
       store(at, e);
       sum[v] += e;
     }
@@ -136,7 +140,7 @@ void finish(const QueryStrip& strip, float* out, float* lse, const AttentionSize
     const float sum = strip.sum[v][lane % kLanes];
     factors[static_cast<std::size_t>(lane)] = 1.0F / sum;
     if (lane < strip.num_queries) {
-      lse[lane * sizes.heads] = strip.maximum[v][lane % kLanes] + std::log(sum);
+      lse[lane * sizes.heads] = kLn2 * strip.maximum[v][lane % kLanes] + std::log(sum);
     }
   }
   unpack_strips_transposed(out, sizes.q_stride(), strip.out, sizes.width, strip.num_queries,
@@ -153,7 +157,7 @@ void forward_tile(const AttentionForwardArgs& args, const AttentionSizes& sizes,
   const std::int64_t q_at = sizes.q_at(sequence, first_query, head);
   pack_strips_transposed(buffers.q, args.q.data<float>() + q_at, sizes.q_stride(), sizes.width,
                          num_queries);
-  const auto scale = static_cast<float>(args.scale);
+  const auto scale = static_cast<float>(args.scale * std::numbers::log2e);
   for (std::int64_t i = 0; i < count * kStripColumns * sizes.width; i += kLanes) {
     store(buffers.q + i, load(buffers.q + i) * scale);
   }
@@ -171,9 +175,16 @@ void forward_tile(const AttentionForwardArgs& args, const AttentionSizes& sizes,
     seen.begin = std::min(seen.begin, strip.mask.seen().begin);
     seen.end = std::max(seen.end, strip.mask.seen().end);
   }
+  float* const out = args.out.data<float>() + q_at;
+  prefetch_rows(out, sizes.q_stride(), num_queries, sizes.width);
   const float* const k = args.k.data<float>();
   const float* const v = args.v.data<float>();
   for (std::int64_t begin = seen.begin; begin < seen.end; begin += kAttentionKeyTile) {
+    const std::int64_t next = begin + kAttentionKeyTile;
+    const std::int64_t num_next = std::min(kAttentionKeyTile, seen.end - next);
+    const std::int64_t next_at = sizes.k_at(sequence, next, head / sizes.group());
+    prefetch_rows(k + next_at, sizes.k_stride(), num_next, sizes.width);
+    prefetch_rows(v + next_at, sizes.k_stride(), num_next, sizes.width);
     for (std::int64_t s = 0; s < count; ++s) {
       QueryStrip& strip = strips[static_cast<std::size_t>(s)];
       const KeyRange keys{std::max(begin, strip.mask.seen().begin),
@@ -189,8 +200,7 @@ void forward_tile(const AttentionForwardArgs& args, const AttentionSizes& sizes,
   }
   for (std::int64_t s = 0; s < count; ++s) {
     const std::int64_t n = sequence * sizes.queries + first_query + s * kStripColumns;
-    finish(strips[static_cast<std::size_t>(s)],
-           args.out.data<float>() + q_at + s * kStripColumns * sizes.q_stride(),
+    finish(strips[static_cast<std::size_t>(s)], out + s * kStripColumns * sizes.q_stride(),
            args.lse.data<float>() + n * sizes.heads + head, sizes);
   }
 }

@@ -10,9 +10,8 @@ namespace ulmus::ops::cpu {
 
 namespace {
 
-/// Keys of a tile: its probabilities and their gradients stay in the first-level caches.
-constexpr std::int64_t kKeyTile = 64;
-static_assert(kKeyTile <= kAttentionKeyTile && kKeyTile % kStripColumns == 0);
+constexpr std::int64_t kKeyTile = kAttentionKeyTile;
+static_assert(kKeyTile % kStripColumns == 0);
 constexpr std::int64_t kQueryTile = kAttentionQueryTile;
 
 /// Scratch of one thread; its size is attention_backward_scratch_bytes.
@@ -76,12 +75,18 @@ QueryTile tile_of(const AttentionSizes& sizes, std::int64_t sequence, std::int64
 }
 
 float dot(const float* a, const float* b, std::int64_t n) {
-  F32x8 sum = {};
+  F32x8 even = {};
+  F32x8 odd = {};
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    sum += load(a + i) * load(b + i);
-  sum += load_first(a + i, n - i) * load_first(b + i, n - i);
-  return horizontal_sum(sum);
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    even += load(a + i) * load(b + i);
+    odd += load(a + i + kLanes) * load(b + i + kLanes);
+  }
+  for (; i < n; i += kLanes) {
+    const std::int64_t count = std::min(kLanes, n - i);
+    even += load_first(a + i, count) * load_first(b + i, count);
+  }
+  return horizontal_sum(even + odd);
 }
 
 /// Packs q and grad_out, forms delta and clears grad_q.
@@ -111,28 +116,51 @@ void load_queries(const Backward& call, QueryTile& queries, const Buffers& buffe
   }
 }
 
-/// Scores to probabilities, gradients of probabilities to those of scores.
+/// What the scores of one strip are compared with.
+struct StripState {
+  F32x8 lse[kStripVectors];  ///< in powers of two
+  F32x8 delta[kStripVectors];
+};
+
+/// One key: scores to probabilities, gradients of probabilities to those of scores.
+template <bool kHides>
+[[gnu::always_inline]] inline void soften_row(const StripState& state, const StripMask& mask,
+                                              std::int64_t key, float* probability,
+                                              float* grad_score, float scale) {
+  const float scale2 = scale * kLog2E;
+#pragma GCC unroll 2
+  for (std::int64_t v = 0; v < kStripVectors; ++v) {
+    F32x8 p = exp2_of_score(load(probability + v * kLanes) * scale2 - state.lse[v]);
+    if constexpr (kHides) p = select(mask.lanes_that_see(key, v), p, splat(0.0F));
+    store(probability + v * kLanes, p);
+    store(grad_score + v * kLanes, (load(grad_score + v * kLanes) - state.delta[v]) * (p * scale));
+  }
+}
+
 void soften(const QueryTile& queries, std::int64_t strip, KeyRange keys, float* probability,
             float* grad_score, float scale) {
   const StripMask& mask = queries.masks[static_cast<std::size_t>(strip)];
-  F32x8 lse[kStripVectors];
-  F32x8 delta[kStripVectors];
+  StripState state;
   for (std::int64_t v = 0; v < kStripVectors; ++v) {
-    lse[v] = load(queries.lse.data() + strip * kStripColumns + v * kLanes);
-    delta[v] = load(queries.delta.data() + strip * kStripColumns + v * kLanes);
+    const std::int64_t lane = strip * kStripColumns + v * kLanes;
+    state.lse[v] = load(queries.lse.data() + lane) * kLog2E;
+    state.delta[v] = load(queries.delta.data() + lane);
   }
-  const bool all = mask.all_see(keys);
-  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-    const bool hides = !all && !mask.all_see({j, j + 1});
-    for (std::int64_t v = 0; v < kStripVectors; ++v) {
-      F32x8 p = exp(load(probability + v * kLanes) * scale - lse[v]);
-      if (hides) p = select(mask.lanes_that_see(j, v), p, splat(0.0F));
-      store(probability + v * kLanes, p);
-      store(grad_score + v * kLanes, p * (load(grad_score + v * kLanes) - delta[v]) * scale);
+  const auto rows = [&](std::int64_t begin, std::int64_t end, const auto& row) {
+    for (std::int64_t j = begin; j < end; ++j) {
+      const std::int64_t at = (j - keys.begin) * kQueryTile;
+      row(j, probability + at, grad_score + at);
     }
-    probability += kQueryTile;
-    grad_score += kQueryTile;
-  }
+  };
+  const KeyRange open = mask.seen_by_all(keys);
+  const auto hiding = [&](std::int64_t j, float* p, float* ds) {
+    soften_row<true>(state, mask, j, p, ds, scale);
+  };
+  rows(keys.begin, open.begin, hiding);
+  rows(open.begin, open.end, [&](std::int64_t j, float* p, float* ds) {
+    soften_row<false>(state, mask, j, p, ds, scale);
+  });
+  rows(open.end, keys.end, hiding);
 }
 
 /// Rows of one strip that are not computed: nobody sees them.
@@ -280,10 +308,34 @@ KeyRange tiles_seen(const QueryTile& queries) {
   return {queries.seen.begin / kKeyTile, (queries.seen.end + kKeyTile - 1) / kKeyTile};
 }
 
+/// Rows of the queries after this tile, and of grad_q of this one.
+void prefetch_queries(const Backward& call, const QueryTile& queries) {
+  const AttentionSizes& sizes = call.sizes;
+  const std::int64_t at = sizes.q_at(queries.sequence, queries.first_query, queries.head);
+  prefetch_rows(call.args.grad_q.data<float>() + at, sizes.q_stride(), queries.num_queries,
+                sizes.width);
+  const std::int64_t next = queries.first_query + kQueryTile;
+  const std::int64_t next_at = sizes.q_at(queries.sequence, next, queries.head);
+  for (const ConstTensorView& view : {call.args.q, call.args.out, call.args.grad_out}) {
+    prefetch_rows(view.data<float>() + next_at, sizes.q_stride(),
+                  std::min(kQueryTile, sizes.queries - next), sizes.width);
+  }
+}
+
+void prefetch_keys(const Backward& call, const ConstTensorView& k, const ConstTensorView& v,
+                   const QueryTile& queries, KeyRange keys) {
+  const AttentionSizes& sizes = call.sizes;
+  const std::int64_t at = sizes.k_at(queries.sequence, keys.begin, queries.head / sizes.group());
+  for (const ConstTensorView& view : {k, v}) {
+    prefetch_rows(view.data<float>() + at, sizes.k_stride(), keys.end - keys.begin, sizes.width);
+  }
+}
+
 /// Everything of one sequence and key head.
 void whole_head(const Backward& call, std::int64_t sequence, std::int64_t key_head,
                 const Buffers& buffers) {
   const AttentionSizes& sizes = call.sizes;
+  const AttentionBackwardArgs& args = call.args;
   clear_keys(call, sequence, key_head, {0, sizes.keys});
   for (std::int64_t h = 0; h < sizes.group(); ++h) {
     for (std::int64_t tile = 0; tile < sizes.query_tiles(); ++tile) {
@@ -292,7 +344,13 @@ void whole_head(const Backward& call, std::int64_t sequence, std::int64_t key_he
       const KeyRange tiles = tiles_seen(queries);
       for (std::int64_t t = tiles.begin; t < tiles.end; ++t) {
         const KeyRange keys = key_tile(sizes, t);
+        prefetch_keys(call, args.grad_k, args.grad_v, queries, keys);
         const Cells cells = form_scores(call, queries, keys, buffers);
+        if (t + 1 < tiles.end) {
+          prefetch_keys(call, args.k, args.v, queries, key_tile(sizes, t + 1));
+        } else {
+          prefetch_queries(call, queries);
+        }
         add_to_keys(call, queries, keys, cells, buffers);
         add_to_queries(call, queries, keys, cells, buffers);
       }
