@@ -120,6 +120,23 @@ TEST(RopeTable, YarnRampIsCutAtTheEnds) {
   test::expect_close(table[4 + 1], amplitude * std::cos(0.01 / 4.0), kClosedFormF64, "pair 1");
 }
 
+TEST(RopeTable, YarnRampMayEndBeyondTheLastPair) {
+  // Head width 8 has the pairs 0 to 3; a ramp from 2 ends at 5, or, cut at the width less one,
+  // at 7.
+  const auto pair3 = [](double turns_log10) {
+    const RopeConfig config = {
+        .theta = 10000.0,
+        .factor = 4.0,
+        .original_length = 2.0 * std::numbers::pi * std::pow(10.0, turns_log10),
+        .beta_fast = std::pow(10.0, turns_log10 - 2.3),
+        .attention_factor = 1.0};
+    return rope_table(config, 2, 8)[8 + 4 + 3];
+  };
+  const auto mixed = [](double slow) { return std::sin(1e-3 * (1.0 - slow + slow / 4.0)); };
+  test::expect_close(pair3(4.5), mixed(1.0 / 3), kClosedFormF64, "ramp to ceil(4.5)");
+  test::expect_close(pair3(8.5), mixed(1.0 / 5), kClosedFormF64, "ramp to 7");
+}
+
 TEST(RopeTable, RefusesWhatHasNoAngles) {
   EXPECT_THROW(rope_table({}, 4, 5), Error);
   EXPECT_THROW(rope_table({.theta = 1.0}, 4, 4), Error);
