@@ -37,8 +37,9 @@ Program::Program(const std::vector<std::string>& arguments)
   std::vector<std::string> words = {ULMUS_TEST_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
-  for (std::string& word : words)
+  for (std::string& word : words) {
     argv.push_back(word.data());
+  }
   argv.push_back(nullptr);
   const int status =
       ::posix_spawn(&pid_, ULMUS_TEST_PROGRAM, &actions, nullptr, argv.data(), environ);

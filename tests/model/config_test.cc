@@ -84,8 +84,9 @@ TEST(ModelConfig, WindowsAlternateAndTheLastLayerIsFull) {
   config.fill_derived();
   config.validate();
   std::vector<std::int64_t> windows;
-  for (int layer = 0; layer < config.layers; ++layer)
+  for (int layer = 0; layer < config.layers; ++layer) {
     windows.push_back(config.window_of(layer));
+  }
   EXPECT_THAT(windows, ElementsAre(16, 0, 16, 0, 0));
   config.window.last_full = false;
   EXPECT_EQ(config.window_of(4), 16);

@@ -202,8 +202,9 @@ class EveryKey : public testing::TestWithParam<std::string> {};
 
 std::vector<std::string> all_keys() {
   std::vector<std::string> names;
-  for (const ConfigKey& key : config_keys())
+  for (const ConfigKey& key : config_keys()) {
     names.push_back(key.name);
+  }
   return names;
 }
 

@@ -126,11 +126,13 @@ TEST(ConfigReference, EveryNameOfTheInterfaceIsAKey) {
                                              "device.kind",
                                              "device.threads"};
   std::set<std::string> known;
-  for (const ConfigKey& key : config_keys())
+  for (const ConfigKey& key : config_keys()) {
     known.insert(key.name);
+  }
   EXPECT_EQ(known.size(), config_keys().size()) << "a key is listed twice";
-  for (const std::string& name : promised)
+  for (const std::string& name : promised) {
     EXPECT_TRUE(known.contains(name)) << name;
+  }
 }
 
 }  // namespace

@@ -29,8 +29,9 @@ int bench_ceiling(const BenchOptions& options) {
   for (int repetition = 0; repetition < options.repetitions; ++repetition) {
     const CeilingSample sample = meter.sample();
     best.push_back(best_of(sample));
-    for (std::size_t i = 0; i < sample.size(); ++i)
+    for (std::size_t i = 0; i < sample.size(); ++i) {
       by_shape[i].push_back(sample[i]);
+    }
   }
 
   TextTable table({"shape (m x n x k)", "median GFLOP/s", "min", "max"});

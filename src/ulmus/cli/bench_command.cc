@@ -12,16 +12,17 @@ namespace {
 
 /// The measurements of the interface that are not built.
 const std::vector<std::string>& planned_benches() {
-  static const std::vector<std::string> names = {
+  static const std::vector<std::string> kNames = {
       "experts",   "grouped",   "residency", "exchange",       "skew",      "pipeline",
       "precision", "recompute", "overlap",   "operand-values", "checkpoint"};
-  return names;
+  return kNames;
 }
 
 std::vector<std::string> built_names() {
   std::vector<std::string> names;
-  for (const Bench& bench : benches())
+  for (const Bench& bench : benches()) {
     names.emplace_back(bench.name);
+  }
   return names;
 }
 
@@ -43,8 +44,9 @@ int run_bench(const BenchOptions& options) {
     if (bench.name == options.name) return bench.run(options);
   }
   std::string built;
-  for (const std::string& name : built_names())
+  for (const std::string& name : built_names()) {
     built += (built.empty() ? "" : ", ") + name;
+  }
   const auto& planned = planned_benches();
   if (std::find(planned.begin(), planned.end(), options.name) != planned.end()) {
     fail_input("ulmus bench ", options.name, " is not built yet; built: ", built);

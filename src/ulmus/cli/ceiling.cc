@@ -15,8 +15,9 @@ constexpr std::int64_t kAlignment = 64;
 
 std::int64_t largest(std::int64_t (*elements)(const GemmShape&)) {
   std::int64_t result = 0;
-  for (const GemmShape& shape : kCeilingShapes)
+  for (const GemmShape& shape : kCeilingShapes) {
     result = std::max(result, elements(shape));
+  }
   return result;
 }
 

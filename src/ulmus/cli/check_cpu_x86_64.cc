@@ -16,8 +16,9 @@ struct Feature {
 
 void write_text(const char* text) {
   std::size_t size = 0;
-  while (text[size] != '\0')
+  while (text[size] != '\0') {
     ++size;
+  }
   // Nobody is left to tell when standard error is closed.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, size);
 }

@@ -50,8 +50,9 @@ std::string show_text(const checkpoint::ShowReport& report, bool shows_tensors) 
     text += fmt::format("  {} = {}\n", key, value);
   }
   text += report.info.empty() ? "\ninfo.json is missing or damaged\n" : "\nsaved by\n";
-  for (const auto& [key, value] : report.info)
+  for (const auto& [key, value] : report.info) {
     text += fmt::format("  {} = {}\n", key, value);
+  }
   return text;
 }
 
@@ -105,8 +106,9 @@ int run_verify(const CheckpointOptions& options) {
   if (report.is_good()) return 0;
   finish_output();
   std::string message = concat(dir.string(), " is damaged:");
-  for (const std::string& difference : report.differences)
+  for (const std::string& difference : report.differences) {
     message += "\n  " + difference;
+  }
   throw DifferenceError(message);
 }
 

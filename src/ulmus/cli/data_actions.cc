@@ -47,7 +47,7 @@ data::Progress progress_line() {
 
 /// The vocabulary that bounds the ids of a file: its manifest's, or --vocab-size.
 int vocab_size_of(const data::TokenFile& file, const DataOptions& options) {
-  if (file.tokenizer()) return file.tokenizer()->vocab_size;
+  if (const auto& tokenizer = file.tokenizer()) return tokenizer->vocab_size;
   if (options.vocab_size > 0) return options.vocab_size;
   fail_input(file.path().string(), ": has no manifest; give --vocab-size");
 }

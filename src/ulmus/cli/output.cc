@@ -32,8 +32,9 @@ std::string TextTable::text() const {
   std::vector<std::size_t> widths(headings_.size());
   for (std::size_t i = 0; i < headings_.size(); ++i) {
     widths[i] = headings_[i].size();
-    for (const auto& row : rows_)
+    for (const auto& row : rows_) {
       widths[i] = std::max(widths[i], row.at(i).size());
+    }
   }
   std::string out;
   const auto add_line = [&](const std::vector<std::string>& cells) {
@@ -45,8 +46,9 @@ std::string TextTable::text() const {
     out += line + "\n";
   };
   add_line(headings_);
-  for (const auto& row : rows_)
+  for (const auto& row : rows_) {
     add_line(row);
+  }
   return out;
 }
 

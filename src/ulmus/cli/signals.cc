@@ -37,8 +37,9 @@ SignalScope::SignalScope(train::StopFlag& flag) {
 }
 
 SignalScope::~SignalScope() {
-  for (const int signal : {SIGINT, SIGTERM})
+  for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, SIG_DFL);
+  }
   stop_signal.store(nullptr);
 }
 

@@ -54,8 +54,9 @@ ModelConfig olmo3_moe() {
 
 std::string quoted_list(const std::vector<std::string>& names) {
   std::string text;
-  for (const std::string& name : names)
+  for (const std::string& name : names) {
     text += (text.empty() ? "" : ", ") + name;
+  }
   return text;
 }
 

@@ -58,8 +58,9 @@ void check_phases(const Config& config) {
     steps += phases[i].steps.value_or(0);
     is_open = is_open || !phases[i].steps;
   }
-  if (!is_open && config.run.max_steps.value_or(0) > steps) {
-    fail_input("run.max_steps = ", *config.run.max_steps, ", but optim.phases have ", steps,
+  const std::int64_t max_steps = config.run.max_steps.value_or(0);
+  if (!is_open && max_steps > steps) {
+    fail_input("run.max_steps = ", max_steps, ", but optim.phases have ", steps,
                " steps in all; leave the steps of the last phase out to let it take the rest");
   }
   // Its constructor checks each phase against batch and sequence length.

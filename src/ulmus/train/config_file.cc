@@ -25,8 +25,9 @@ bool is_inside(std::string_view name, std::string_view table) {
 
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
-  for (const ConfigKey& key : config_keys())
+  for (const ConfigKey& key : config_keys()) {
     names.push_back(key.name);
+  }
   return names;
 }
 
@@ -122,8 +123,9 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 Config parse_config(std::string_view text, std::string_view source_name,
                     std::span<const std::string> overrides) {
   FlatConfig flat = parse_toml(text, source_name);
-  for (const std::string& argument : overrides)
+  for (const std::string& argument : overrides) {
     apply_override(flat, argument);
+  }
   check_names(flat);
   check_required(flat, source_name);
 

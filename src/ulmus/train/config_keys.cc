@@ -14,7 +14,7 @@ void check_neutral(const ConfigValue& value, const std::string& name, const std:
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  static const std::vector<ConfigKey> keys = [] {
+  static const std::vector<ConfigKey> kKeys = [] {
     KeyTable table;
     add_run_keys(table);
     add_model_keys(table);
@@ -25,7 +25,7 @@ const std::vector<ConfigKey>& config_keys() {
     add_machine_keys(table);
     return table.take();
   }();
-  return keys;
+  return kKeys;
 }
 
 ConfigKey KeyTable::make(std::string name, std::string type, KeyText text) {
@@ -65,8 +65,8 @@ ConfigKey& KeyTable::add(std::string name, std::string type, KeyText text,
 }
 
 void KeyTable::add_fixed_choice(std::string name, const std::vector<std::string>& not_built,
-                                std::string neutral, KeyText text) {
-  const std::vector<std::string> names = {std::move(neutral)};
+                                const std::string& neutral, KeyText text) {
+  const std::vector<std::string> names = {neutral};
   text.default_note = quoted_names(names);
   ConfigKey key = make(std::move(name), quoted_names(names, not_built), std::move(text));
   key.built = quoted_names(names);
@@ -99,7 +99,8 @@ void KeyTable::add_fixed_false(std::string name, KeyText text) {
   keys_.push_back(std::move(key));
 }
 
-void KeyTable::add_fixed(std::string name, std::string type, std::string neutral, KeyText text) {
+void KeyTable::add_fixed(std::string name, std::string type, const std::string& neutral,
+                         KeyText text) {
   text.default_note = neutral.empty() ? "not set" : neutral;
   ConfigKey key = make(std::move(name), std::move(type), std::move(text));
   key.built = neutral.empty() ? "no" : neutral;

@@ -125,8 +125,8 @@ class KeyTable {
       get(config) = Member(read_string(value, name));
     };
     key.write = [get](const Config& config) {
-      const std::filesystem::path path(get(config));
-      return path.empty() ? std::string() : to_toml_text(std::string_view(path.native()));
+      const std::string_view value = text_of(get(config));
+      return value.empty() ? std::string() : to_toml_text(value);
     };
     keys_.push_back(std::move(key));
   }
@@ -136,8 +136,9 @@ class KeyTable {
     ConfigKey key = make(std::move(name), "array of paths", std::move(text));
     key.read = [get, name = key.name](Config& config, const ConfigValue& value) {
       get(config).clear();
-      for (const std::string& path : read_strings(value, name))
+      for (const std::string& path : read_strings(value, name)) {
         get(config).emplace_back(path);
+      }
     };
     key.write = [get](const Config& config) {
       std::string out;
@@ -151,11 +152,13 @@ class KeyTable {
 
   /// One of several names; those of `not_built` are refused as such.
   template <class Value, class Get>
-  void add_choice(std::string name, Get get, std::vector<Choice<Value>> choices,
-                  std::vector<std::string> not_built, KeyText text) {
+  void add_choice(std::string name, Get get, const std::vector<Choice<Value>>& choices,
+                  const std::vector<std::string>& not_built, KeyText text) {
     std::vector<std::string> names;
-    for (const auto& choice : choices)
+    names.reserve(choices.size());
+    for (const auto& choice : choices) {
       names.push_back(choice.name);
+    }
     ConfigKey key = make(std::move(name), quoted_names(names, not_built), std::move(text));
     if (!not_built.empty()) key.built = quoted_names(names);
     key.read = [=, name = key.name](Config& config, const ConfigValue& value) {
@@ -181,11 +184,11 @@ class KeyTable {
   /// Keys of features that are not built: only the value that says what one process does anyway is
   /// accepted, others are refused by name. `neutral` is that value as TOML.
   void add_fixed_choice(std::string name, const std::vector<std::string>& not_built,
-                        std::string neutral, KeyText text);
+                        const std::string& neutral, KeyText text);
   void add_fixed_integer(std::string name, IntegerRange range, std::int64_t neutral, KeyText text);
   void add_fixed_false(std::string name, KeyText text);
   /// Of `type`; `neutral` "" means that the key is refused whatever it says.
-  void add_fixed(std::string name, std::string type, std::string neutral, KeyText text);
+  void add_fixed(std::string name, std::string type, const std::string& neutral, KeyText text);
 
   std::vector<ConfigKey> take() { return std::move(keys_); }
 
@@ -201,6 +204,8 @@ class KeyTable {
     return std::in_range<std::int64_t>(kMax) ? static_cast<std::int64_t>(kMax)
                                              : std::numeric_limits<std::int64_t>::max();
   }
+  static std::string_view text_of(const std::string& value) { return value; }
+  static std::string_view text_of(const std::filesystem::path& value) { return value.native(); }
   static ConfigKey make(std::string name, std::string type, KeyText text);
   static std::string join(const std::string& type, const std::string& range);
 

@@ -9,11 +9,11 @@ namespace {
 using model::LayerType;
 
 std::vector<LayerType> read_pattern(const ConfigValue& value, const std::string& key) {
-  static const std::vector<std::string> names = {"window", "full"};
+  static const std::vector<std::string> kNames = {"window", "full"};
   std::vector<LayerType> pattern;
   for (const ConfigValue& item : read_array(value, key)) {
-    pattern.push_back(read_choice(item, key, names, {}) == "window" ? LayerType::kWindow
-                                                                    : LayerType::kFull);
+    pattern.push_back(read_choice(item, key, kNames, {}) == "window" ? LayerType::kWindow
+                                                                     : LayerType::kFull);
   }
   if (pattern.empty()) fail_value(value, key, " = []: must name at least one layer type");
   return pattern;

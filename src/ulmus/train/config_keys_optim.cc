@@ -22,13 +22,14 @@ constexpr ScheduleKind kSchedules[] = {ScheduleKind::kConstant, ScheduleKind::kW
                                        ScheduleKind::kPower};
 
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = [] {
+  static const std::vector<std::string> kNames = [] {
     std::vector<std::string> all;
-    for (const ScheduleKind kind : kSchedules)
+    for (const ScheduleKind kind : kSchedules) {
       all.emplace_back(name_of(kind));
+    }
     return all;
   }();
-  return names;
+  return kNames;
 }
 
 ScheduleKind read_schedule(const ConfigValue& value, const std::string& key) {
@@ -53,8 +54,9 @@ void read_fields(Item& item, const ConfigValue& value, const std::string& key,
         std::ranges::find_if(fields, [&](const Field<Item>& known) { return known.name == name; });
     if (field == fields.end()) {
       std::vector<std::string> names;
-      for (const Field<Item>& known : fields)
+      for (const Field<Item>& known : fields) {
         names.push_back(known.name);
+      }
       const std::string near = nearest_name(name, names);
       fail_value(
           member, "unknown key " + key + "." + name,
@@ -67,7 +69,7 @@ void read_fields(Item& item, const ConfigValue& value, const std::string& key,
 const std::vector<Field<Phase>>& phase_fields() {
   using Value = const ConfigValue&;
   using Key = const std::string&;
-  static const std::vector<Field<Phase>> fields = {
+  static const std::vector<Field<Phase>> kFields = {
       {"steps", [](Phase& p, Value v, Key k) { p.steps = read_integer(v, k, kSteps); }},
       {"lr", [](Phase& p, Value v, Key k) { p.lr = read_number(v, k, kAbove); }},
       {"schedule", [](Phase& p, Value v, Key k) { p.schedule = read_schedule(v, k); }},
@@ -79,19 +81,19 @@ const std::vector<Field<Phase>>& phase_fields() {
       {"batch_tokens",
        [](Phase& p, Value v, Key k) { p.batch_tokens = read_integer(v, k, kBatchTokens); }},
   };
-  return fields;
+  return kFields;
 }
 
 const std::vector<Field<GroupRule>>& group_fields() {
   using Value = const ConfigValue&;
   using Key = const std::string&;
-  static const std::vector<Field<GroupRule>> fields = {
+  static const std::vector<Field<GroupRule>> kFields = {
       {"match", [](GroupRule& g, Value v, Key k) { g.match = read_string(v, k); }},
       {"lr_scale", [](GroupRule& g, Value v, Key k) { g.lr_scale = read_number(v, k, kAtLeast); }},
       {"weight_decay",
        [](GroupRule& g, Value v, Key k) { g.weight_decay = read_number(v, k, kAtLeast); }},
   };
-  return fields;
+  return kFields;
 }
 
 /// A phase says what is different in it; the rest is that of optim.lr and its neighbours.
@@ -145,8 +147,9 @@ std::string group_text(const GroupRule& rule) {
 template <class Item>
 std::string array_text(const std::vector<Item>& items, std::string (*item_text)(const Item&)) {
   std::string text;
-  for (const Item& item : items)
+  for (const Item& item : items) {
     text += (text.empty() ? "" : ", ") + item_text(item);
+  }
   return text.empty() ? text : "[" + text + "]";
 }
 

@@ -13,8 +13,9 @@ std::vector<double> read_weights(const ConfigValue& value) {
 
 std::string weights_text(const std::vector<double>& weights) {
   std::string text;
-  for (const double weight : weights)
+  for (const double weight : weights) {
     text += (text.empty() ? "" : ", ") + to_toml_text(weight);
+  }
   return text.empty() ? text : "[" + text + "]";
 }
 

@@ -14,7 +14,7 @@ std::string default_text(const ConfigKey& key) {
   Config config;
   config.optim.phases = {optim::Phase{}};
   config.model = model::family_defaults("olmoe");
-  const std::string olmoe = key.write(config);
+  std::string olmoe = key.write(config);
   config.model = model::family_defaults("olmo3_moe");
   const std::string olmo3_moe = key.write(config);
   if (key.name == "model.family" || olmoe == olmo3_moe) return olmoe;

@@ -41,12 +41,13 @@ class Converter {
     if (const auto* table = node.as_table()) {
       value.kind = Kind::kTable;
       for (const auto& [key, child] : *table) {
-        value.members.emplace_back(std::string(key.str()), convert(child));
+        value.members.push_back({std::string(key.str()), convert(child)});
       }
     } else if (const auto* array = node.as_array()) {
       value.kind = Kind::kArray;
-      for (const toml::node& item : *array)
+      for (const toml::node& item : *array) {
         value.items.push_back(convert(item));
+      }
     } else {
       convert_scalar(node, value);
     }

@@ -170,8 +170,10 @@ std::vector<std::string> read_strings(const ConfigValue& value, std::string_view
   if (value.kind == Kind::kString) return {value.text};
   if (value.kind != Kind::kArray) fail_type(value, key, "an array of strings");
   std::vector<std::string> strings;
-  for (const ConfigValue& item : value.items)
+  strings.reserve(value.items.size());
+  for (const ConfigValue& item : value.items) {
     strings.push_back(read_string(item, key));
+  }
   return strings;
 }
 
@@ -192,8 +194,9 @@ std::string read_choice(const ConfigValue& value, std::string_view key,
 
 std::string join_names(std::span<const std::string> names) {
   std::string text;
-  for (const std::string& name : names)
+  for (const std::string& name : names) {
     text += (text.empty() ? "" : ", ") + name;
+  }
   return text;
 }
 

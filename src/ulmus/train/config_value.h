@@ -6,10 +6,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace ulmus::train {
+
+struct ConfigMember;
 
 /// One value of a configuration: what TOML can say, and where it was said.
 struct ConfigValue {
@@ -19,12 +20,18 @@ struct ConfigValue {
   bool boolean = false;
   std::int64_t integer = 0;
   double number = 0.0;
-  std::string text;                                          ///< of a string
-  std::vector<ConfigValue> items;                            ///< of an array
-  std::vector<std::pair<std::string, ConfigValue>> members;  ///< of a table
-  std::string where;  ///< "file.toml:12" or "--set moe.top_k=4"
+  std::string text;                   ///< of a string
+  std::vector<ConfigValue> items;     ///< of an array
+  std::vector<ConfigMember> members;  ///< of a table
+  std::string where;                  ///< "file.toml:12" or "--set moe.top_k=4"
   /// What stood behind the "=" of --set: also the value of a key that takes a string.
   std::string raw;
+};
+
+/// One name of a table.
+struct ConfigMember {
+  std::string name;
+  ConfigValue value;
 };
 
 /// The value as TOML text: what a message shows and what to_toml writes.
