@@ -50,9 +50,8 @@ std::string number_text(T value, std::string_view name) {
 template <class T>
 std::string vectors_text(const std::map<std::string, std::vector<T>>& vectors) {
   return joined(vectors, ",\n", [](const auto& entry) {
-    const auto& [name, values] = entry;
-    return concat(json_string(name), ": [",
-                  joined(values, ", ", [&](T value) { return number_text(value, name); }), "]");
+    const auto write = [&](T value) { return number_text(value, entry.first); };
+    return concat(json_string(entry.first), ": [", joined(entry.second, ", ", write), "]");
   });
 }
 

@@ -165,18 +165,19 @@ void check_same_tensors(const Manifest& manifest, const RefsByName& refs,
   const auto add = [&](auto&& line) {
     if (count++ < kMaxListed) lines += "\n  " + line();
   };
-  for (const auto& [name, ref] : refs) {
+  for (const std::string& name : model_names) {
     if (saved.contains(name)) continue;
     add([&] {
       return concat("missing ", printable(name), ": the model has it, the checkpoint not",
-                    did_you_mean(std::string(name), saved_names));
+                    did_you_mean(name, saved_names));
     });
   }
   for (const ManifestTensor& tensor : manifest.tensors) {
     const auto found = refs.find(tensor.name);
     if (found != refs.end()) {
-      const std::string line = compared(tensor, *found->second);
-      if (!line.empty()) add([&] { return line; });
+      if (!compared(tensor, *found->second).empty()) {
+        add([&] { return compared(tensor, *found->second); });
+      }
     } else if (!has_ending(tensor.name, options.left_out_suffixes)) {
       add([&] {
         return concat("extra ", printable(tensor.name), ": the checkpoint has it, the model not",
@@ -325,8 +326,8 @@ VerifyReport verify(const fs::path& dir) {
       report.differences.push_back(concat((dir / name).string(), ": not part of the checkpoint"));
     }
   });
-  for (const auto& [name, in_file] : tensors_by_file(*manifest)) {
-    note(report, [&] { verify_file(dir / name, in_file, report); });
+  for (const auto& file : tensors_by_file(*manifest)) {
+    note(report, [&] { verify_file(dir / file.first, file.second, report); });
   }
   return report;
 }
