@@ -13,13 +13,18 @@ namespace {
 std::atomic<std::int64_t> num_allocations{0};  // NOLINT: the counter has to be global
 }
 
-void* operator new(std::size_t size) {
+// NOLINTBEGIN: replacements of the global allocation functions.
+// Not inlined: the compiler would see one of a pair without the other, and warn.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++num_allocations;
   if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t /*size*/) noexcept {
+  std::free(memory);
+}
+// NOLINTEND
 
 namespace ulmus::ops {
 namespace {
