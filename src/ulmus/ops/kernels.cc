@@ -3,13 +3,13 @@
 namespace ulmus::ops {
 
 const KernelTable& kernels() {
-  static const KernelTable table = [] {
+  static const KernelTable kTable = [] {
     KernelTable filled;
     register_ref_kernels(filled);
     register_cpu_kernels(filled);
     return filled;
   }();
-  return table;
+  return kTable;
 }
 
 }  // namespace ulmus::ops
