@@ -17,14 +17,15 @@ std::atomic<std::int64_t> allocations{0};  // NOLINT
 
 }  // namespace
 
-// NOLINTBEGIN: replacements of the global allocation functions
-void* operator new(std::size_t size) {
+// NOLINTBEGIN: replacements of the global allocation functions; inlined, g++ takes new and free for
+// a mismatched pair
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1);
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 // NOLINTEND
 
 namespace ulmus::test {
