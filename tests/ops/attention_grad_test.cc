@@ -19,6 +19,7 @@ struct Case {
   std::int64_t window = 0;
   std::vector<std::int32_t> first_key{};  ///< of one sequence; empty: zeros
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class AttentionGradTest : public testing::TestWithParam<Case> {};
 

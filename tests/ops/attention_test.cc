@@ -25,6 +25,7 @@ struct Case {
   std::int64_t window = 0;
   std::vector<std::int32_t> document_of_key{};  ///< of one sequence; empty: one document
 };
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 /// The first key of the document in which a query stands.
 std::vector<std::int32_t> first_keys(const Case& c) {

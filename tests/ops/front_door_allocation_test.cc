@@ -1,30 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "tests/support/allocation_counter.h"
 #include "ulmus/device/arena.h"
 #include "ulmus/ops/kernels.h"
-
-// Counts every allocation of the program. A step makes thousands of calls through front doors;
-// while their checks hold none of them may allocate.
-namespace {
-std::atomic<std::int64_t> num_allocations{0};  // NOLINT: the counter has to be global
-}
-
-// NOLINTBEGIN: replacements of the global allocation functions.
-// Not inlined: the compiler would see one of a pair without the other, and warn.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++num_allocations;
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t /*size*/) noexcept {
-  std::free(memory);
-}
-// NOLINTEND
 
 namespace ulmus::ops {
 namespace {
@@ -35,7 +13,8 @@ constexpr std::int64_t kExperts = 5;
 constexpr std::int64_t kTopK = 2;
 constexpr std::int64_t kRoutes = kTokens * kTopK;
 
-/// Operands of all operations on a meta device, where a call is checked, priced and booked.
+/// Operands of all operations on a meta device, where a call is checked, priced and booked. A step
+/// makes thousands of such calls: while their checks hold none of them may allocate.
 class FrontDoorAllocationTest : public testing::Test {
  protected:
   TensorView f32(const Shape& shape) { return arena_.allocate("f32", DType::kF32, shape); }
@@ -214,20 +193,20 @@ class FrontDoorAllocationTest : public testing::Test {
 };
 
 TEST_F(FrontDoorAllocationTest, NoneWhileChecksHold) {
-  const std::int64_t before = num_allocations;
+  const std::int64_t before = test::num_allocations();
   run_dense();
   run_router();
   run_routes();
   run_optimizer();
-  EXPECT_EQ(num_allocations, before);
+  EXPECT_EQ(test::num_allocations(), before);
   // Every slot of the table was called, and booked under its own name.
   EXPECT_EQ(meter_.entries().size(), 31U);
 }
 
 TEST_F(FrontDoorAllocationTest, TheCounterCounts) {
-  const std::int64_t before = num_allocations;
+  const std::int64_t before = test::num_allocations();
   arena_.allocate(std::string(100, 'x'), DType::kF32, {1});
-  EXPECT_GT(num_allocations, before);
+  EXPECT_GT(test::num_allocations(), before);
 }
 
 }  // namespace

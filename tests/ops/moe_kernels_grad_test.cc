@@ -21,6 +21,7 @@ struct RouterCase {
   std::string name;
   RouterRule rule;
 };
+void PrintTo(const RouterCase& c, std::ostream* out) { *out << c.name; }
 
 class RouterGradTest : public testing::TestWithParam<RouterCase> {
  protected:

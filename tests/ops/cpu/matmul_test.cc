@@ -48,15 +48,16 @@ TEST_P(CpuMatmulTest, EqualsTheOracle) {
   }
 }
 
-// 1, odd, prime, just over a tile of 6 x 16, of 32 columns, of 128 terms and of 240 rows; the last
-// ones go to the library.
+// 1, odd, prime, just over a tile of 6 x 16, of 32 columns, of 128 terms and of 288 rows; few rows
+// against a wide b; the last one goes to the library.
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CpuMatmulTest,
     testing::Combine(testing::Values(Sizes{1, 1, 1}, Sizes{1, 33, 17}, Sizes{2, 64, 9},
                                      Sizes{3, 8, 129}, Sizes{4, 48, 65}, Sizes{5, 31, 8},
                                      Sizes{6, 33, 64}, Sizes{7, 17, 7}, Sizes{13, 47, 131},
-                                     Sizes{17, 7, 13}, Sizes{65, 40, 257}, Sizes{251, 33, 37},
-                                     Sizes{64, 5, 3}, Sizes{67, 257, 263}, Sizes{131, 259, 257}),
+                                     Sizes{17, 7, 13}, Sizes{65, 40, 257}, Sizes{293, 33, 37},
+                                     Sizes{64, 5, 3}, Sizes{67, 257, 263}, Sizes{131, 259, 257},
+                                     Sizes{4, 521, 131}, Sizes{167, 521, 131}),
                      testing::Values(MatmulForm::kNT, MatmulForm::kNN, MatmulForm::kTN)));
 
 TEST(CpuMatmul, NothingFromNothing) {

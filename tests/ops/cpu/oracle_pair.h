@@ -5,6 +5,15 @@
 
 #include "tests/support/device_fixture.h"
 #include "tests/support/expect.h"
+#include "ulmus/ops/matmul.h"
+
+namespace ulmus::ops {
+
+inline void PrintTo(MatmulForm form, std::ostream* out) {
+  *out << (form == MatmulForm::kNT ? "NT" : form == MatmulForm::kNN ? "NN" : "TN");
+}
+
+}  // namespace ulmus::ops
 
 namespace ulmus::test {
 

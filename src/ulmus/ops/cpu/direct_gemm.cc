@@ -13,11 +13,15 @@ namespace {
 /// Rows of a register tile of strips: 6 rows of two vectors are 12 running sums, which with the two
 /// vectors of b and one of a fill the 16 registers.
 constexpr int kMaxTileRows = 6;
+/// An output that is added to is asked for two tiles before it is read.
+constexpr std::int64_t kRowsAhead = 2 * kMaxTileRows;
 /// A packed panel: 128 terms of two strips are half of a first-level cache.
 constexpr std::int64_t kPanelTerms = 128;
 constexpr std::int64_t kPanelColumns = 2 * kStripColumns;
+/// A b of 256 KiB stays in the second-level cache.
+constexpr std::int64_t kResidentElements = 65536;
 /// Rows of a that stay in the second-level cache while all panels pass by.
-constexpr std::int64_t kBlockRows = 240;
+constexpr std::int64_t kBlockRows = 288;
 /// Terms of one pass where b is not packed: as many rows of b are read side by side.
 constexpr std::int64_t kInPlaceTerms = 64;
 
@@ -118,10 +122,41 @@ constexpr std::array<TileFunction, kMaxTileRows + 1> kTilesByRows = {nullptr,
                                                                      tile_product<5, kVectors>,
                                                                      tile_product<6, kVectors>};
 
+/// Rows that will be needed next, asked for a few at a time while tiles are computed: all at once
+/// they would hold up the loads of the tile.
+class Ahead {
+ public:
+  Ahead() = default;
+  /// `num_rows` rows of `width` floats, within `num_steps` steps.
+  Ahead(const float* rows, std::int64_t stride, std::int64_t num_rows, std::int64_t width,
+        std::int64_t num_steps)
+      : row_(rows),
+        stride_(stride),
+        rows_left_(num_rows),
+        width_(width),
+        rows_per_step_((num_rows + num_steps - 1) / num_steps) {}
+  void step() {
+    const std::int64_t here = std::min(rows_per_step_, rows_left_);
+    if (here <= 0) return;
+    prefetch_rows(row_, stride_, here, width_);
+    row_ += here * stride_;
+    rows_left_ -= here;
+  }
+
+ private:
+  const float* row_ = nullptr;
+  std::int64_t stride_ = 0;
+  std::int64_t rows_left_ = 0;
+  std::int64_t width_ = 0;
+  std::int64_t rows_per_step_ = 0;
+};
+
+std::int64_t num_row_tiles(std::int64_t m) { return (m + kMaxTileRows - 1) / kMaxTileRows; }
+
 /// All rows against one strip, in tiles of nearly equal height.
-void strip_rows(Tile tile, std::int64_t m) {
+void strip_rows(Tile tile, std::int64_t m, Ahead& ahead) {
   const auto& tiles = tile.columns > kLanes ? kTilesByRows<2> : kTilesByRows<1>;
-  const std::int64_t num_tiles = (m + kMaxTileRows - 1) / kMaxTileRows;
+  const std::int64_t num_tiles = num_row_tiles(m);
   const float* const a = tile.a;
   float* const c = tile.c;
   std::int64_t row = 0;
@@ -129,6 +164,12 @@ void strip_rows(Tile tile, std::int64_t m) {
     const std::int64_t end = m * (i + 1) / num_tiles;
     tile.a = a + row * tile.a_row;
     tile.c = c + row * tile.c_stride;
+    ahead.step();
+    if (tile.add) {
+      const std::int64_t next = row + kRowsAhead;
+      prefetch_rows(c + next * tile.c_stride, tile.c_stride, std::min(end - row, m - next),
+                    kStripColumns);
+    }
     tiles[static_cast<std::size_t>(end - row)](tile);
     row = end;
   }
@@ -166,6 +207,17 @@ Tile first_tile(const Gemm& g) {
           .add = g.accumulate == Accumulate::kAdd};
 }
 
+/// The part of b that the panel from `column` on will be packed from.
+Ahead next_panel(const Gemm& g, std::int64_t k, const float* b, std::int64_t column) {
+  const std::int64_t columns = std::min(kPanelColumns, g.n - column);
+  if (columns <= 0) return {};
+  const std::int64_t num_steps = num_strips(kPanelColumns) * num_row_tiles(g.m);
+  if (g.form == MatmulForm::kNT) {
+    return {b + column * g.b_stride, g.b_stride, columns, k, num_steps};
+  }
+  return {b + column, g.b_stride, k, columns, num_steps};
+}
+
 /// Columns from `column` on through a packed panel.
 void rest_by_panels(const Gemm& g, Tile tile, std::int64_t column) {
   alignas(64) std::array<float, kPanelTerms * kPanelColumns> panel;
@@ -179,11 +231,12 @@ void rest_by_panels(const Gemm& g, Tile tile, std::int64_t column) {
     } else {
       pack_strips(panel.data(), b + column, g.b_stride, tile.k, panel_end - column);
     }
+    Ahead ahead = next_panel(g, tile.k, b, panel_end);
     tile.b = panel.data();
     for (std::int64_t begin = column; begin < panel_end; begin += kStripColumns) {
       tile.columns = std::min(kStripColumns, panel_end - begin);
       tile.c = g.c + begin;
-      strip_rows(tile, g.m);
+      strip_rows(tile, g.m, ahead);
       tile.b += tile.k * kStripColumns;
     }
   }
@@ -194,7 +247,8 @@ void rest_by_panels(const Gemm& g, Tile tile, std::int64_t column) {
 void gemm_by_strips(const Gemm& g) {
   const Tile first = first_tile(g);
   const WideTile wide = wide_tile(std::min<std::int64_t>(g.m, kMaxTileRows));
-  const bool in_place = g.form != MatmulForm::kNT && g.m <= kMaxTileRows;
+  const bool in_place =
+      g.form != MatmulForm::kNT && g.m <= kMaxTileRows && g.k * g.n <= kResidentElements;
   const std::int64_t block = in_place ? kInPlaceTerms : kPanelTerms;
   for (std::int64_t term = 0; term < g.k; term += block) {
     Tile tile = first;
@@ -317,6 +371,7 @@ void gemm_by_dots(const Gemm& g) {
 }  // namespace
 
 void strip_product(const StripProduct& product) {
+  Ahead nothing;
   strip_rows({.c = product.c,
               .c_stride = product.c_stride,
               .a = product.a,
@@ -327,7 +382,7 @@ void strip_product(const StripProduct& product) {
               .k = product.k,
               .columns = product.columns,
               .add = product.accumulate == Accumulate::kAdd},
-             product.m);
+             product.m, nothing);
 }
 
 void direct_gemm(const Gemm& product) {
@@ -336,9 +391,10 @@ void direct_gemm(const Gemm& product) {
   if (product.form == MatmulForm::kNT && std::min(product.m, product.n) <= kDotRows) {
     return gemm_by_dots(product);
   }
-  for (std::int64_t begin = 0; begin < product.m; begin += kBlockRows) {
-    const std::int64_t end = std::min(begin + kBlockRows, product.m);
-    gemm_by_strips(part_of(product, begin, end, 0, product.n));
+  const std::int64_t num_blocks = (product.m + kBlockRows - 1) / kBlockRows;
+  for (std::int64_t i = 0; i < num_blocks; ++i) {
+    gemm_by_strips(part_of(product, product.m * i / num_blocks, product.m * (i + 1) / num_blocks, 0,
+                           product.n));
   }
 }
 

@@ -16,21 +16,17 @@ constexpr double kMinParallelTerms = 1e5;
 constexpr std::int64_t kRowGrain = 12;
 constexpr std::int64_t kColumnGrain = 32;
 
-/// As measured (benchmarks/ops/gemm_bench.cc): a weight matrix of 256 KiB stays in the second-level
-/// cache while it is read in place.
+/// As measured (benchmarks/ops/gemm_bench.cc): the library wins where packing both operands pays,
+/// that is where many rows meet a weight matrix that leaves the second-level cache.
 bool prefers_direct(const Gemm& g) {
   constexpr std::int64_t kResidentElements = 65536;
   constexpr std::int64_t kFewColumns = 128;
-  switch (g.form) {
-    case MatmulForm::kNT:
-      return g.k * g.n <= kResidentElements || g.n <= kFewColumns || g.m <= 64;
-    case MatmulForm::kNN:
-      return g.k * g.n <= kResidentElements || g.n <= kFewColumns ||
-             (g.m <= 16 && g.k * g.n <= 2 * kResidentElements);
-    case MatmulForm::kTN:
-      return g.m * g.n <= kResidentElements / 8;
-  }
-  return false;
+  constexpr std::int64_t kFewRows = 160;
+  constexpr std::int64_t kFewTerms = 128;
+  if (g.form == MatmulForm::kTN)
+    return g.m * g.n <= kResidentElements / 8 || (8 <= g.k && g.k <= kFewTerms);
+  return g.k * g.n <= kResidentElements || g.n <= kFewColumns || g.k <= kFewTerms ||
+         g.m <= kFewRows;
 }
 
 struct Grid {

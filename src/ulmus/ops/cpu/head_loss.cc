@@ -5,6 +5,7 @@
 
 #include "ulmus/ops/cpu/cpu_kernels.h"
 #include "ulmus/ops/cpu/gemm.h"
+#include "ulmus/ops/cpu/score_exp.h"
 #include "ulmus/ops/cpu/simd.h"
 #include "ulmus/ops/front_door.h"
 
@@ -41,13 +42,14 @@ float largest_of(const float* z, std::int64_t n) {
 
 /// z[i] = exp(z[i] - largest) and their sum.
 double exponentials(float* z, std::int64_t n, float largest) {
+  const float largest2 = largest * kLog2E;
   double total = 0.0;
   std::int64_t i = 0;
   while (i + kStep <= n) {
     F32x8 sums[kSums] = {};
     for (const std::int64_t end = std::min(i + kSumBlock, n); i + kStep <= end; i += kStep) {
       for (std::int64_t s = 0; s < kSums; ++s) {
-        const F32x8 e = exp(load(z + i + s * kLanes) - largest);
+        const F32x8 e = exp2_of_score(load(z + i + s * kLanes) * kLog2E - largest2);
         store(z + i + s * kLanes, e);
         sums[s] += e;
       }
@@ -57,7 +59,7 @@ double exponentials(float* z, std::int64_t n, float largest) {
   }
   for (; i < n; i += kLanes) {
     const std::int64_t count = std::min(kLanes, n - i);
-    const F32x8 e = exp(load_first(z + i, count, -INFINITY) - largest);
+    const F32x8 e = exp2_of_score(load_first(z + i, count, -INFINITY) * kLog2E - largest2);
     store_first(z + i, e, count);
     total += static_cast<double>(horizontal_sum(e));
   }
@@ -103,10 +105,9 @@ class HeadLoss {
         vocabulary_(args.weight.dim(0)),
         chunk_rows_(std::min(args.chunk_rows, num_rows_)),
         logits_(static_cast<float*>(scratch.raw_data())),
-        row_losses_(static_cast<RowLoss*>(
-            static_cast<void*>(static_cast<std::byte*>(scratch.raw_data()) +
-                               in_cache_lines(chunk_rows_ * vocabulary_ * size_of(DType::kF32))))) {
-  }
+        row_losses_(reinterpret_cast<RowLoss*>(
+            static_cast<std::byte*>(scratch.raw_data()) +
+            in_cache_lines(chunk_rows_ * vocabulary_ * size_of(DType::kF32)))) {}
 
   void run() {
     RowLoss total;

@@ -27,7 +27,7 @@ namespace {
   F32x8 low[4];
   F32x8 high[4];
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < 4; ++i) {
     const F32x8 even = load(from + 2 * i * from_stride);
     const F32x8 odd = load(from + (2 * i + 1) * from_stride);
     low[i] = low_pairs(even, odd);

@@ -31,4 +31,18 @@ void pack_strips_transposed(float* strips, const float* from, std::int64_t strid
 void unpack_strips_transposed(float* to, std::int64_t stride, const float* strips, std::int64_t k,
                               std::int64_t columns, const float* factors);
 
+/// Asks for rows before they are needed, into the second-level cache: where rows lie far apart, the
+/// processor does not foresee the next one.
+inline void prefetch_rows(const float* rows, std::int64_t stride, std::int64_t num_rows,
+                          std::int64_t width) {
+  constexpr std::int64_t kCacheLineFloats = 16;
+  constexpr int kRead = 0;
+  constexpr int kSecondLevel = 2;
+  for (std::int64_t i = 0; i < num_rows; ++i) {
+    for (std::int64_t j = 0; j < width; j += kCacheLineFloats) {
+      __builtin_prefetch(rows + i * stride + j, kRead, kSecondLevel);
+    }
+  }
+}
+
 }  // namespace ulmus::ops::cpu
