@@ -115,6 +115,7 @@ struct BadCase {
   void (*spoil)(ModelConfig&);
   std::string message;
 };
+void PrintTo(const BadCase& bad_case, std::ostream* out) { *out << bad_case.name; }
 
 class BadModelConfig : public testing::TestWithParam<BadCase> {};
 

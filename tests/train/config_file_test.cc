@@ -229,6 +229,7 @@ struct Refusal {
   std::string argument;
   std::string message;
 };
+void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.argument; }
 
 class RefusedValue : public testing::TestWithParam<Refusal> {};
 
@@ -302,6 +303,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"model.window.pattern=[\"win\"]", "must be one of window, full"},
         Refusal{"optim.phases=[{steps = 3}]", "run.max_steps = 10, but optim.phases have 3 steps"},
         Refusal{"optim.phases=[{lr = 1.0}, {steps = 3}]", "only the last phase"},
+        Refusal{"optim.phases=[{tokens = 150}]",
+                "run.max_steps = 10, but optim.phases have 3 steps"},
+        Refusal{"optim.phases=[{tokens = 33, steps = 3}]", "optim.phases[0]"},
+        Refusal{"optim.decay_shape=cubic",
+                "optim.decay_shape = \"cubic\": must be one of linear, one_minus_sqrt"},
         Refusal{"optim.phases=[{steps = 0}]", "optim.phases[0].steps = 0: must be"},
         Refusal{"optim.phases=[{batch_tokens = 17}]", "a step of 17 tokens is no multiple"},
         Refusal{"optim.phases=[3]", "optim.phases[0]: expected a table"}));
@@ -328,9 +334,10 @@ TEST(ConfigFile, ZeroStepsNeedNoTrainingData) {
 }
 
 TEST(ConfigFile, PhasesTakeFromOptimWhatTheyDoNotSay) {
-  const Config config = small_with(
-      {"optim.warmup=2", "optim.schedule=linear",
-       "optim.phases=[{steps = 4, batch_tokens = 32}, {lr = 5e-4, schedule = \"wsd\"}]"});
+  const Config config =
+      small_with({"optim.warmup=2", "optim.schedule=linear",
+                  "optim.phases=[{steps = 4, batch_tokens = 32}, {lr = 5e-4, schedule = \"wsd\", "
+                  "decay_shape = \"one_minus_sqrt\"}]"});
   ASSERT_EQ(config.optim.phases.size(), 2U);
   const optim::Phase& first = config.optim.phases[0];
   EXPECT_EQ(first.steps, 4);
@@ -343,6 +350,21 @@ TEST(ConfigFile, PhasesTakeFromOptimWhatTheyDoNotSay) {
   EXPECT_EQ(second.lr, 5e-4);
   EXPECT_EQ(second.warmup, 2);
   EXPECT_EQ(second.schedule, optim::ScheduleKind::kWsd);
+  EXPECT_EQ(first.decay_shape, optim::DecayShape::kLinear);
+  EXPECT_EQ(second.decay_shape, optim::DecayShape::kOneMinusSqrt);
+}
+
+TEST(ConfigFile, PhasesByTokens) {
+  const std::vector<std::string> phases = {
+      "run.max_steps=6", "optim.phases=[{tokens = 33, batch_tokens = 16}, {lr = 5e-4}]"};
+  const Config config = small_with(phases);
+  EXPECT_EQ(config.optim.phases[0].tokens, 33);
+  EXPECT_EQ(config.optim.phases, parse(to_toml(config)).optim.phases);
+  EXPECT_THAT(
+      message_of([] {
+        small_with({"run.max_steps=1", "run.max_tokens=100", "optim.phases=[{tokens = 33}]"});
+      }),
+      HasSubstr("run.max_tokens = 100, but optim.phases have 64 tokens in all"));
 }
 
 /// A value unlike the default for every key that is kept.
@@ -403,6 +425,7 @@ const std::vector<std::string>& unlike_defaults() {
       "optim.warmup=5",
       "optim.final_fraction=0.3",
       "optim.decay_fraction=0.4",
+      "optim.decay_shape=one_minus_sqrt",
       "optim.betas=[0.7, 0.8]",
       "optim.eps=1e-7",
       "optim.weight_decay=0.2",

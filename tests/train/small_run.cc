@@ -45,6 +45,15 @@ SmallRun::SmallRun() : folder_(unique_folder()) {
                  {.folder = folder_ / "tokens", .stem = "eval", .progress = {}}, pool);
 }
 
+std::filesystem::path SmallRun::other_tokenizer() const {
+  ThreadPool pool(1);
+  const std::array text = {folder_ / "eval.txt"};
+  const std::filesystem::path path = folder_ / "other_tokenizer.json";
+  data::train_bpe(data::count_words(data::find_inputs(text), pool), {.vocab_size = kVocab})
+      .save(path);
+  return path;
+}
+
 SmallRun::~SmallRun() { std::filesystem::remove_all(folder_); }
 
 std::string SmallRun::config_text(const std::string& name) const {

@@ -26,6 +26,8 @@ class SmallRun {
   /// The same as the text of a file.
   std::string config_text(const std::string& name) const;
   const std::filesystem::path& folder() const { return folder_; }
+  /// Writes a tokenizer.json of the same size, learnt from other text.
+  std::filesystem::path other_tokenizer() const;
 
  private:
   std::filesystem::path folder_;

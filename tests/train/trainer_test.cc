@@ -7,12 +7,16 @@
 
 #include "tests/train/small_run.h"
 #include "ulmus/base/error.h"
+#include "ulmus/base/file.h"
 #include "ulmus/train/config_file.h"
 
 namespace ulmus::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 train::TrainResult run(const train::Config& config, std::int64_t stop_at_step = -1) {
   QuietReporter reporter;
@@ -119,6 +123,58 @@ TEST(Trainer, NonFiniteStepsAreNamedAndEndTheRun) {
   const auto newest = checkpoint::newest(small.folder() / "blown" / "checkpoints");
   ASSERT_TRUE(newest.has_value());
   EXPECT_TRUE(checkpoint::verify(newest->path).is_good());
+}
+
+std::string log_of(const SmallRun& small, const std::string& name) {
+  return read_file(small.folder() / name / "log" / "rank-0000.txt");
+}
+
+TEST(Trainer, TheLogFileKeepsWhatItsLevelAllows) {
+  const SmallRun small;
+  run(small.config("calm", {"run.max_steps=2", "run.log_level=warning"}));
+  EXPECT_EQ(log_of(small, "calm"), "");
+  run(small.config("told", {"run.max_steps=2", "run.name=\"first try\""}));
+  EXPECT_THAT(log_of(small, "told"), HasSubstr("run first try: "));
+  EXPECT_THAT(log_of(small, "told"), Not(HasSubstr("step 1/2 ")));
+  run(small.config("busy", {"run.max_steps=2", "run.log_level=debug"}));
+  EXPECT_THAT(log_of(small, "busy"), AllOf(HasSubstr("run busy: "), HasSubstr("step 1/2 ")));
+
+  const std::vector<std::string> blown = {"optim.lr=1e30", "optim.clip=0.0",
+                                          "optim.max_nonfinite=3", "optim.warmup=0"};
+  const auto with = [&](const char* level) {
+    std::vector<std::string> keys = blown;
+    keys.emplace_back(level);
+    return keys;
+  };
+  EXPECT_THROW(run(small.config("blown", with("run.log_level=error"))), Error);
+  EXPECT_THAT(log_of(small, "blown"), AllOf(StartsWith("error: step "), Not(HasSubstr("skipped"))));
+  EXPECT_THROW(run(small.config("warned", with("run.log_level=warning"))), Error);
+  EXPECT_THAT(log_of(small, "warned"), AllOf(StartsWith("warning: step "), HasSubstr("error: ")));
+}
+
+TEST(Trainer, TokensOfAnotherTokenizerAreRefused) {
+  const SmallRun small;
+  const auto done = run(small.config("own", {"run.max_steps=2"}));
+  // A vocabulary of the same size: every id is in range, and means something else.
+  const std::string other = small.other_tokenizer().string();
+  const train::Config config = small.config("other", {"data.tokenizer=\"" + other + "\""});
+  const auto message = [](const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_THAT(message([&] { run(config); }),
+              AllOf(HasSubstr("data.train: "), HasSubstr("made with another tokenizer")));
+  QuietReporter reporter;
+  EXPECT_THAT(message([&] { train::evaluate_checkpoint(config, done.checkpoint, reporter); }),
+              AllOf(HasSubstr("data.eval: "), HasSubstr("made with another tokenizer")));
+  const train::GenerateOptions options = {
+      .checkpoint = done.checkpoint, .prompt = "a", .tokenizer = other};
+  EXPECT_THAT(message([&] { train::generate(options, reporter); }),
+              AllOf(HasSubstr("step-00000002"), HasSubstr("trained with another tokenizer")));
 }
 
 TEST(Trainer, MetricsCarryThePromisedKeys) {

@@ -4,14 +4,20 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <ctime>
 #include <utility>
 
-#include "ulmus/train/config_keys.h"
+#include "ulmus/train/config_file.h"
+#include "ulmus/train/run_folder.h"
+#include "ulmus/train/token_data.h"
 
 namespace ulmus::train {
 
 namespace {
+
+/// The tokenizer's fingerprint among the manifest's integers.
+constexpr std::string_view kTokenizerKey = "data.tokenizer.xxh3_64";
 
 constexpr std::int64_t kStagingBytes = std::int64_t{4} << 20U;
 
@@ -39,22 +45,6 @@ const std::vector<T>& named_vector(const std::map<std::string, std::vector<T>>& 
   return found->second;
 }
 
-/// The keys that make up model and optimizer, as the manifest keeps them.
-std::map<std::string, std::string> checkpoint_configuration(const Config& config) {
-  constexpr std::array<std::string_view, 4> kTables = {"model.", "moe.", "optim.", "precision."};
-  std::map<std::string, std::string> values;
-  for (const ConfigKey& key : config_keys()) {
-    const bool belongs = key.name == "data.sequence_length" ||
-                         std::any_of(kTables.begin(), kTables.end(), [&](std::string_view table) {
-                           return key.name.starts_with(table);
-                         });
-    if (!belongs || !key.write) continue;
-    std::string value = key.write(config);
-    if (!value.empty()) values[key.name] = std::move(value);
-  }
-  return values;
-}
-
 /// The bias is in the model's dtype; the manifest keeps it in f64, which holds every f32 exactly.
 std::vector<double> read_bias(ConstTensorView bias, Device& device) {
   const auto n = static_cast<std::size_t>(bias.numel());
@@ -75,6 +65,17 @@ void copy_bias(TensorView bias, const std::vector<double>& values, Device& devic
     const std::vector<float> rounded(values.begin(), values.end());
     device.copy_to_device(bias, std::span<const float>(rounded));
   }
+}
+
+void check_tokenizer(const checkpoint::Manifest& manifest, std::optional<std::uint64_t> tokenizer,
+                     const std::filesystem::path& dir) {
+  const auto found = manifest.integers.find(std::string(kTokenizerKey));
+  if (!tokenizer || found == manifest.integers.end() || found->second.size() != 1) return;
+  const auto trained_with = std::bit_cast<std::uint64_t>(found->second.front());
+  if (trained_with == *tokenizer) return;
+  fail_input(dir.string(), " was trained with another tokenizer (xxh3_64 ",
+             data::hash_text(trained_with), ") than the one given (", data::hash_text(*tokenizer),
+             ")");
 }
 
 std::string now_text() {
@@ -115,12 +116,13 @@ std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime) {
   return refs;
 }
 
-void load_for_evaluation(const std::filesystem::path& dir, const model::LanguageModel& model,
-                         Device& device) {
+void load_for_evaluation(const std::filesystem::path& dir, std::optional<std::uint64_t> tokenizer,
+                         const model::LanguageModel& model, Device& device) {
   const checkpoint::LoadOptions options = {
       .left_out_suffixes = {std::string(checkpoint::kFirstMomentSuffix),
                             std::string(checkpoint::kSecondMomentSuffix)}};
   const auto report = checkpoint::load(dir, parameter_refs(model), device, options);
+  check_tokenizer(report.manifest, tokenizer, dir);
   for_each_router(model, [&](int layer, const nn::Router::Buffers& buffers) {
     if (buffers.bias.is_empty()) return;
     const auto& bias =
@@ -130,7 +132,10 @@ void load_for_evaluation(const std::filesystem::path& dir, const model::Language
 }
 
 Checkpointing::Checkpointing(const Config& config, Runtime& runtime)
-    : config_(config), runtime_(runtime), writer_(kStagingBytes) {}
+    : config_(config),
+      runtime_(runtime),
+      tokenizer_(tokenizer_fingerprint(config.data)),
+      writer_(kStagingBytes) {}
 
 checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   Device& device = runtime_.device();
@@ -138,7 +143,10 @@ checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   manifest.step = position.step;
   manifest.tokens = position.tokens;
   manifest.data_position = position.data_position;
-  manifest.configuration = checkpoint_configuration(config_);
+  manifest.configuration = checkpoint_settings(config_);
+  if (tokenizer_) {
+    manifest.integers[std::string(kTokenizerKey)] = {std::bit_cast<std::int64_t>(*tokenizer_)};
+  }
   const optim::OptimizerState state = runtime_.optimizer().export_state(device);
   manifest.doubles["optimizer.gate"] = state.gate;
   manifest.doubles["optimizer.windows"] = state.windows;
@@ -153,8 +161,10 @@ checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
 }
 
 std::filesystem::path Checkpointing::save(const RunPosition& position) {
-  const checkpoint::Info info = {
-      {"layout", "one process"}, {"device", runtime_.device().description()}, {"time", now_text()}};
+  const checkpoint::Info info = {{"run", name_of_run(config_.run)},
+                                 {"layout", "one process"},
+                                 {"device", runtime_.device().description()},
+                                 {"time", now_text()}};
   const auto report = writer_.save(checkpoints_dir(), facts(position), training_refs(runtime_),
                                    info, runtime_.device());
   checkpoint::prune(checkpoints_dir(), config_.checkpoint.keep);
@@ -179,6 +189,9 @@ void Checkpointing::restore_state(const checkpoint::Manifest& manifest) {
 }
 
 RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
+  const checkpoint::Manifest manifest = checkpoint::read_manifest(dir / "manifest.json");
+  check_resume(manifest.configuration, config_);
+  check_tokenizer(manifest, tokenizer_, dir);
   const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device());
   restore_state(report.manifest);
   return {.step = report.manifest.step,
@@ -188,7 +201,7 @@ RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
 
 void Checkpointing::load_weights(const std::filesystem::path& dir, bool load_optimizer) {
   if (!load_optimizer) {
-    load_for_evaluation(dir, runtime_.language_model(), runtime_.device());
+    load_for_evaluation(dir, std::nullopt, runtime_.language_model(), runtime_.device());
     return;
   }
   const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "ulmus/checkpoint/checkpoint.h"
@@ -24,10 +25,11 @@ class Checkpointing {
 
   /// checkpoints/step-NNNNNNNN of the run folder; then all but the newest checkpoint.keep go.
   std::filesystem::path save(const RunPosition& position);
-  /// Everything: weights, moments, gate, windows, router state. The model's configuration must be
-  /// the checkpoint's; InputError with both values otherwise.
+  /// Everything: weights, moments, gate, windows, router state. InputError with both values where
+  /// the run was started with another configuration (config_file.h).
   RunPosition resume(const std::filesystem::path& dir);
-  /// Weights (and with `load_optimizer` moments) of another run; counters start anew.
+  /// Weights (and with `load_optimizer` moments) of another run, whose tokenizer may have been
+  /// another one; counters start anew.
   void load_weights(const std::filesystem::path& dir, bool load_optimizer);
 
   std::filesystem::path checkpoints_dir() const { return config_.run.dir / "checkpoints"; }
@@ -38,6 +40,7 @@ class Checkpointing {
 
   const Config& config_;
   Runtime& runtime_;
+  std::optional<std::uint64_t> tokenizer_;  ///< fingerprint
   checkpoint::CheckpointWriter writer_;
 };
 
@@ -47,8 +50,9 @@ std::vector<checkpoint::TensorRef> parameter_refs(const model::LanguageModel& mo
 /// Refs of weights and of the optimizer's moments.
 std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime);
 
-/// Weights and balancing biases of a checkpoint, moments left out.
-void load_for_evaluation(const std::filesystem::path& dir, const model::LanguageModel& model,
-                         Device& device);
+/// Weights and balancing biases of a checkpoint, moments left out. InputError when `tokenizer`, the
+/// fingerprint of the one in use, is known and not that of the training.
+void load_for_evaluation(const std::filesystem::path& dir, std::optional<std::uint64_t> tokenizer,
+                         const model::LanguageModel& model, Device& device);
 
 }  // namespace ulmus::train

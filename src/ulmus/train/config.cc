@@ -48,24 +48,30 @@ void check_length(const RunConfig& run) {
 void check_phases(const Config& config) {
   const std::vector<optim::Phase>& phases = config.optim.phases;
   if (phases.empty()) fail_input("optim.lr is missing: the peak learning rate");
-  std::int64_t steps = 0;
-  bool is_open = false;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     if (!(phases[i].lr > 0.0)) {
       fail_input(phases.size() == 1 ? "optim.lr" : concat("optim.phases[", i, "].lr"),
                  " is missing: the peak learning rate (number > 0)");
     }
-    steps += phases[i].steps.value_or(0);
-    is_open = is_open || !phases[i].steps;
   }
-  const std::int64_t max_steps = config.run.max_steps.value_or(0);
-  if (!is_open && max_steps > steps) {
-    fail_input("run.max_steps = ", max_steps, ", but optim.phases have ", steps,
-               " steps in all; leave the steps of the last phase out to let it take the rest");
+  // The plan's constructor checks each phase against batch and sequence length.
+  const std::int64_t sequence = config.data.sequence_length;
+  constexpr std::string_view kCure =
+      " in all; leave the length of the last phase out to let it take the rest";
+  if (const auto& max = config.run.max_steps) {
+    const optim::Plan plan(phases, config.batch.tokens, sequence, max, std::nullopt);
+    if (plan.num_steps() < *max) {
+      fail_input("run.max_steps = ", *max, ", but optim.phases have ", plan.num_steps(), " steps",
+                 kCure);
+    }
   }
-  // Its constructor checks each phase against batch and sequence length.
-  const optim::Plan plan(phases, config.batch.tokens, config.data.sequence_length,
-                         config.run.max_steps, config.run.max_tokens);
+  if (const auto& max = config.run.max_tokens) {
+    const optim::Plan plan(phases, config.batch.tokens, sequence, std::nullopt, max);
+    const std::int64_t tokens = plan.data_position(plan.num_steps()) * sequence;
+    if (tokens < *max) {
+      fail_input("run.max_tokens = ", *max, ", but optim.phases have ", tokens, " tokens", kCure);
+    }
+  }
 }
 
 void check_edges(const Config& config) {

@@ -15,12 +15,20 @@ namespace ulmus::train {
 /// The whole configuration of a run, one struct for each table of the TOML file. Defaults are those
 /// of docs/configuration.md. Parsed once, at the edge (config_file.h); nothing else reads files.
 
+/// What the log file of a run keeps; each level includes those below it.
+enum class LogLevel : std::uint8_t {
+  kDebug,    ///< the progress of every step
+  kInfo,     ///< what the run tells its user
+  kWarning,  ///< steps that were skipped
+  kError,    ///< why the run failed
+};
+
 struct RunConfig {
   std::filesystem::path dir = "runs/default";
-  std::string name;
+  std::string name;  ///< in logs; empty: the folder's name
   std::uint64_t seed = 0;
-  std::string log_level = "info";  ///< "debug" | "info" | "warning" | "error"
-  std::int64_t log_every = 10;     ///< steps between metrics lines
+  LogLevel log_level = LogLevel::kInfo;
+  std::int64_t log_every = 10;  ///< steps between metrics lines
   std::optional<std::int64_t> max_steps;
   std::optional<std::int64_t> max_tokens;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,18 +27,25 @@ Config parse_config(std::string_view text, std::string_view source_name,
 /// Config.
 std::string to_toml(const Config& config);
 
-/// A key whose value in the file differs from that of the run being continued.
+/// Values of keys, as TOML.
+using Settings = std::map<std::string, std::string>;
+
+/// What a checkpoint keeps of the configuration: the keys that make up model and optimizer, and all
+/// that a continued run must not change. Those that are not set are left out.
+Settings checkpoint_settings(const Config& config);
+
+/// A key whose value differs from that of the run being continued.
 struct ResumeDifference {
   std::string key;
   std::string old_value;  ///< as TOML; "not set" where it is not
   std::string new_value;
   bool allowed = false;  ///< may change on resume
 };
-std::vector<ResumeDifference> resume_differences(const Config& old_config,
-                                                 const Config& new_config);
+/// `kept` is checkpoint_settings of the old configuration.
+std::vector<ResumeDifference> resume_differences(const Settings& kept, const Config& config);
 
 /// InputError naming every key that may not change on resume, with both values.
-void check_resume(const Config& old_config, const Config& new_config);
+void check_resume(const Settings& kept, const Config& config);
 
 /// The reference of all keys as Markdown, one table for each TOML table: the tables of
 /// docs/configuration.md, which a test compares with this.

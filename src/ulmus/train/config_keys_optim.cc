@@ -6,11 +6,13 @@
 namespace ulmus::train {
 namespace {
 
+using optim::DecayShape;
 using optim::GroupRule;
 using optim::Phase;
 using optim::ScheduleKind;
 
 constexpr IntegerRange kSteps{.min = 1, .max = kMaxSteps};
+constexpr IntegerRange kPhaseTokens{.min = 1, .max = kMaxTokens};
 constexpr IntegerRange kWarmup{.min = 0, .max = kMaxSteps};
 constexpr IntegerRange kBatchTokens{.min = 1, .max = kMaxBatchTokens};
 constexpr NumberRange kFraction{.min = 0.0, .max = 1.0};
@@ -21,21 +23,29 @@ constexpr ScheduleKind kSchedules[] = {ScheduleKind::kConstant, ScheduleKind::kW
                                        ScheduleKind::kCosine, ScheduleKind::kLinear,
                                        ScheduleKind::kPower};
 
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> all;
-    for (const ScheduleKind kind : kSchedules) {
-      all.emplace_back(name_of(kind));
-    }
-    return all;
-  }();
-  return kNames;
+constexpr DecayShape kDecayShapes[] = {DecayShape::kLinear, DecayShape::kOneMinusSqrt};
+
+template <class Value>
+std::vector<std::string> names_of(std::span<const Value> values) {
+  std::vector<std::string> names;
+  for (const Value value : values) {
+    names.emplace_back(name_of(value));
+  }
+  return names;
+}
+
+template <class Value>
+Value read_named(const ConfigValue& value, const std::string& key, std::span<const Value> values) {
+  const std::string name = read_choice(value, key, names_of(values), {});
+  return *std::ranges::find_if(values, [&](Value known) { return name_of(known) == name; });
 }
 
 ScheduleKind read_schedule(const ConfigValue& value, const std::string& key) {
-  const std::string name = read_choice(value, key, schedule_names(), {});
-  return *std::ranges::find_if(kSchedules,
-                               [&](ScheduleKind kind) { return name_of(kind) == name; });
+  return read_named<ScheduleKind>(value, key, kSchedules);
+}
+
+DecayShape read_decay_shape(const ConfigValue& value, const std::string& key) {
+  return read_named<DecayShape>(value, key, kDecayShapes);
 }
 
 /// One name of a table inside an array.
@@ -71,6 +81,7 @@ const std::vector<Field<Phase>>& phase_fields() {
   using Key = const std::string&;
   static const std::vector<Field<Phase>> kFields = {
       {"steps", [](Phase& p, Value v, Key k) { p.steps = read_integer(v, k, kSteps); }},
+      {"tokens", [](Phase& p, Value v, Key k) { p.tokens = read_integer(v, k, kPhaseTokens); }},
       {"lr", [](Phase& p, Value v, Key k) { p.lr = read_number(v, k, kAbove); }},
       {"schedule", [](Phase& p, Value v, Key k) { p.schedule = read_schedule(v, k); }},
       {"warmup", [](Phase& p, Value v, Key k) { p.warmup = read_integer(v, k, kWarmup); }},
@@ -78,6 +89,7 @@ const std::vector<Field<Phase>>& phase_fields() {
        [](Phase& p, Value v, Key k) { p.final_fraction = read_number(v, k, kFraction); }},
       {"decay_fraction",
        [](Phase& p, Value v, Key k) { p.decay_fraction = read_number(v, k, kDecayFraction); }},
+      {"decay_shape", [](Phase& p, Value v, Key k) { p.decay_shape = read_decay_shape(v, k); }},
       {"batch_tokens",
        [](Phase& p, Value v, Key k) { p.batch_tokens = read_integer(v, k, kBatchTokens); }},
   };
@@ -124,15 +136,18 @@ void read_groups(Config& config, const ConfigValue& value) {
 /// A run of one phase is written as optim.lr and its neighbours.
 bool is_flat(const Config& config) {
   const std::vector<Phase>& phases = config.optim.phases;
-  return phases.size() == 1 && !phases[0].steps && phases[0].batch_tokens == 0;
+  return phases.size() == 1 && !phases[0].steps && !phases[0].tokens && phases[0].batch_tokens == 0;
 }
 
 std::string phase_text(const Phase& phase) {
-  std::string text = phase.steps ? concat("steps = ", *phase.steps, ", ") : std::string();
+  std::string text;
+  if (phase.steps) text += concat("steps = ", *phase.steps, ", ");
+  if (phase.tokens) text += concat("tokens = ", *phase.tokens, ", ");
   text += concat("lr = ", to_toml_text(phase.lr), ", schedule = \"", name_of(phase.schedule),
                  "\", warmup = ", phase.warmup,
                  ", final_fraction = ", to_toml_text(phase.final_fraction),
-                 ", decay_fraction = ", to_toml_text(phase.decay_fraction));
+                 ", decay_fraction = ", to_toml_text(phase.decay_fraction), ", decay_shape = \"",
+                 name_of(phase.decay_shape), "\"");
   if (phase.batch_tokens > 0) text += concat(", batch_tokens = ", phase.batch_tokens);
   return "{" + text + "}";
 }
@@ -178,7 +193,7 @@ void add_schedule_keys(KeyTable& table) {
       [](Phase& p, Value v, Key k) { p.lr = read_number(v, k, kAbove); },
       [](const Phase& p) { return p.lr > 0.0 ? to_toml_text(p.lr) : std::string(); });
   add_phase_key(
-      table, "optim.schedule", KeyTable::quoted_names(schedule_names()),
+      table, "optim.schedule", KeyTable::quoted_names(names_of<ScheduleKind>(kSchedules)),
       {.meaning = "shape of the learning rate after the warm-up"},
       [](Phase& p, Value v, Key k) { p.schedule = read_schedule(v, k); },
       [](const Phase& p) { return to_toml_text(name_of(p.schedule)); });
@@ -196,6 +211,11 @@ void add_schedule_keys(KeyTable& table) {
       {.meaning = "last part of the steps in which \"wsd\" decays"},
       [](Phase& p, Value v, Key k) { p.decay_fraction = read_number(v, k, kDecayFraction); },
       [](const Phase& p) { return to_toml_text(p.decay_fraction); });
+  add_phase_key(
+      table, "optim.decay_shape", KeyTable::quoted_names(names_of<DecayShape>(kDecayShapes)),
+      {.meaning = "how \"wsd\" comes down"},
+      [](Phase& p, Value v, Key k) { p.decay_shape = read_decay_shape(v, k); },
+      [](const Phase& p) { return to_toml_text(name_of(p.decay_shape)); });
 }
 
 void add_adamw_keys(KeyTable& table) {
@@ -253,9 +273,11 @@ void add_optim_keys(KeyTable& table) {
             [](const Config& config) { return array_text(config.optim.groups, group_text); });
   table.add(
       "optim.phases",
-      "array of {steps, lr, schedule, warmup, final_fraction, decay_fraction, batch_tokens}",
-      {.meaning = "stretches of the run with their own curve and batch; a phase takes from "
-                  "`[optim]` and `[batch]` what it does not say; the last may leave out steps",
+      "array of {steps, tokens, lr, schedule, warmup, final_fraction, decay_fraction, decay_shape, "
+      "batch_tokens}",
+      {.meaning = "stretches of the run with their own curve and batch, each so many steps or "
+                  "tokens long; a phase takes from `[optim]` and `[batch]` what it does not say; "
+                  "the last may leave its length out",
        .on_resume = OnResume::kMay,
        .default_note = "[]: one phase"},
       read_phases, [](const Config& config) {

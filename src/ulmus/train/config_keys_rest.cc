@@ -94,13 +94,20 @@ void add_run_keys(KeyTable& table) {
   table.add_string("run.dir", [](auto& c) -> auto& { return c.run.dir; },
                    {.meaning = "run folder", .on_resume = kMay});
   table.add_string("run.name", [](auto& c) -> auto& { return c.run.name; },
-                   {.meaning = "name in logs", .on_resume = kMay, .default_note = "not set"});
+                   {.meaning = "name in logs and checkpoints",
+                    .on_resume = kMay,
+                    .default_note = "the last part of run.dir"});
   table.add_integer("run.seed", [](auto& c) -> auto& { return c.run.seed; }, kNotNegative,
                     {.meaning = "of initial weights, data order and every other draw"});
-  table.add_choice<std::string>(
-      "run.log_level", [](auto& c) -> auto& { return c.run.log_level; },
-      {{"debug", "debug"}, {"info", "info"}, {"warning", "warning"}, {"error", "error"}}, {},
-      {.meaning = "what the log files keep", .on_resume = kMay});
+  table.add_choice<LogLevel>("run.log_level", [](auto& c) -> auto& { return c.run.log_level; },
+                             {{"debug", LogLevel::kDebug},
+                              {"info", LogLevel::kInfo},
+                              {"warning", LogLevel::kWarning},
+                              {"error", LogLevel::kError}},
+                             {},
+                             {.meaning = "what the log file keeps: every step's progress, all that "
+                                         "the run tells, warnings, only errors",
+                              .on_resume = kMay});
   table.add_integer("run.log_every", [](auto& c) -> auto& { return c.run.log_every; }, kPositive,
                     {.meaning = "steps between lines of metrics.jsonl", .on_resume = kMay});
   table.add_optional_integer("run.max_steps", [](auto& c) -> auto& { return c.run.max_steps; },
@@ -122,7 +129,9 @@ void add_run_keys(KeyTable& table) {
 
 void add_data_keys(KeyTable& table) {
   table.add_string("data.tokenizer", [](auto& c) -> auto& { return c.data.tokenizer; },
-                   {.meaning = "the tokenizer.json of the token files", .default_note = "not set"});
+                   {.meaning = "the tokenizer.json of the token files",
+                    .on_resume = OnResume::kMay,
+                    .default_note = "not set"});
   table.add_paths(
       "data.train", [](auto& c) -> auto& { return c.data.train; },
       {.meaning = "token files to train on", .default_note = "required unless run.max_steps = 0"});

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "ulmus/base/error.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/config_keys.h"
@@ -13,33 +16,58 @@ bool may_change(const ConfigKey& key, const Config& config) {
   return key.on_resume == OnResume::kMay;
 }
 
-std::string shown(const std::string& value) { return value.empty() ? "not set" : value; }
+/// Model and optimizer: a checkpoint tells them even where a continued run may change them.
+bool describes_training(const ConfigKey& key) {
+  constexpr std::array<std::string_view, 4> kTables = {"model.", "moe.", "optim.", "precision."};
+  return std::ranges::any_of(kTables,
+                             [&](std::string_view table) { return key.name.starts_with(table); });
+}
 
 }  // namespace
 
-std::vector<ResumeDifference> resume_differences(const Config& old_config,
-                                                 const Config& new_config) {
-  std::vector<ResumeDifference> differences;
+Settings checkpoint_settings(const Config& config) {
+  Settings settings;
   for (const ConfigKey& key : config_keys()) {
-    if (!key.write) continue;
-    const std::string old_value = key.write(old_config);
-    const std::string new_value = key.write(new_config);
-    if (old_value == new_value) continue;
-    differences.push_back(
-        {key.name, shown(old_value), shown(new_value), may_change(key, old_config)});
+    if (!key.write || (may_change(key, config) && !describes_training(key))) continue;
+    std::string value = key.write(config);
+    if (!value.empty()) settings[key.name] = std::move(value);
+  }
+  return settings;
+}
+
+std::vector<ResumeDifference> resume_differences(const Settings& kept, const Config& config) {
+  constexpr std::string_view kNotSet = "not set";
+  Settings old = kept;
+  std::vector<ResumeDifference> differences;
+  const auto compare = [&](const std::string& name, const std::string& value, bool allowed) {
+    const auto found = old.find(name);
+    const std::string old_value = found == old.end() ? std::string(kNotSet) : found->second;
+    if (found != old.end()) old.erase(found);
+    if (old_value != value) differences.push_back({name, old_value, value, allowed});
+  };
+  const Settings now = checkpoint_settings(config);
+  for (const ConfigKey& key : config_keys()) {
+    const auto found = now.find(key.name);
+    if (found == now.end() && !old.contains(key.name)) continue;
+    compare(key.name, found == now.end() ? std::string(kNotSet) : found->second,
+            may_change(key, config));
+  }
+  // Keys that this version does not know.
+  for (const auto& [name, value] : old) {
+    differences.push_back({name, value, std::string(kNotSet), false});
   }
   return differences;
 }
 
-void check_resume(const Config& old_config, const Config& new_config) {
+void check_resume(const Settings& kept, const Config& config) {
   std::string message;
-  for (const ResumeDifference& difference : resume_differences(old_config, new_config)) {
+  for (const ResumeDifference& difference : resume_differences(kept, config)) {
     if (difference.allowed) continue;
     message += concat(message.empty() ? "" : "; ", difference.key, " was ", difference.old_value,
                       ", is now ", difference.new_value);
   }
   if (message.empty()) return;
-  fail_input("the run in ", new_config.run.dir.string(),
+  fail_input("the run in ", config.run.dir.string(),
              " was started with another configuration: ", message,
              "; give the old values, or another run.dir (with checkpoint.load to start from this "
              "run's weights)");

@@ -99,8 +99,8 @@ Decoder::Decoder(const Config& config, std::int64_t max_length) : device_(make_d
 
 Decoder::~Decoder() = default;
 
-void Decoder::load(const std::filesystem::path& checkpoint) {
-  load_for_evaluation(checkpoint, parts_->language_model(), *device_);
+void Decoder::load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer) {
+  load_for_evaluation(checkpoint, tokenizer, parts_->language_model(), *device_);
 }
 
 std::vector<float>& Decoder::append(std::span<const std::int32_t> tokens) {

@@ -22,8 +22,8 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// Weights of a checkpoint.
-  void load(const std::filesystem::path& checkpoint);
+  /// Weights of a checkpoint that was trained with a tokenizer of this fingerprint.
+  void load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer);
   /// Appends tokens to the sequence; logits of the token after them, [V].
   std::vector<float>& append(std::span<const std::int32_t> tokens);
 

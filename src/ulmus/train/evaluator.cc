@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "ulmus/data/tokenizer.h"
+#include "ulmus/train/token_data.h"
 
 namespace ulmus::train {
 
@@ -14,7 +15,7 @@ data::Loader make_loader(const Config& config) {
   if (config.data.eval.empty()) fail_input("data.eval is empty: nothing to evaluate on");
   const data::Packing packing = data::parse_packing(config.data.packing, "data.packing");
   return {
-      {{.name = "eval", .files = open_token_files(config.data.eval, "data.eval")}},
+      {{.name = "eval", .files = open_token_files(config.data, "data.eval", config.data.eval)}},
       {.sequence_length = config.data.sequence_length,
        .packing = packing,
        .leftover = packing == data::Packing::kChunk ? data::Leftover::kPad : data::Leftover::kDrop,
@@ -23,23 +24,6 @@ data::Loader make_loader(const Config& config) {
 }
 
 }  // namespace
-
-data::TokenFiles open_token_files(const std::vector<std::filesystem::path>& paths,
-                                  std::string_view key) {
-  data::TokenFiles files;
-  for (const std::filesystem::path& path : paths) {
-    if (std::filesystem::is_directory(path)) {
-      for (const data::TokenFileEntry& entry : data::Manifest::load(path).files) {
-        files.push_back(
-            std::make_shared<data::TokenFile>(data::TokenFile::open(path / entry.name)));
-      }
-    } else {
-      files.push_back(std::make_shared<data::TokenFile>(data::TokenFile::open(path)));
-    }
-  }
-  if (files.empty()) fail_input(key, " names no token file");
-  return files;
-}
 
 Evaluator::Evaluator(const Config& config, ThreadPool& pool)
     : loader_(make_loader(config)), micro_sequences_(config.batch.micro_sequences) {

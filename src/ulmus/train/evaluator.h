@@ -11,11 +11,6 @@
 
 namespace ulmus::train {
 
-/// Token files of paths in a configuration. A folder stands for the token files that its manifest
-/// lists. InputError naming the path, or `key` when there is none.
-data::TokenFiles open_token_files(const std::vector<std::filesystem::path>& paths,
-                                  std::string_view key);
-
 /// Held-out loss over data.eval, in the order of the files, every token but the first of each file
 /// predicted once; at most eval.tokens of them (whole sequences).
 ///

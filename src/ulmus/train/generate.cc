@@ -77,7 +77,7 @@ std::string generate(const GenerateOptions& options, Reporter& reporter) {
   }
   const auto prompt_length = static_cast<std::int64_t>(tokens.size());
   Decoder decoder(config, prompt_length + options.tokens);
-  decoder.load(options.checkpoint);
+  decoder.load(options.checkpoint, tokenizer.fingerprint());
   reporter.info(
       concat("weights of ", options.checkpoint.string(), ", ", prompt_length, " tokens of prompt"));
   const PhiloxKey key = philox_key(options.seed, RandomPurpose::kSampling, "generate");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace ulmus::train {
@@ -27,6 +28,9 @@ class Reporter {
   /// Called after every step; the reporter decides what to show.
   virtual void progress(const Progress& progress) = 0;
 };
+
+/// "step 3/100  loss 5.4321  1234 tokens/s ..."
+std::string progress_line(const Progress& progress);
 
 /// On standard error: one line that is overwritten where that is a terminal, else a plain line now
 /// and then.

@@ -1,5 +1,6 @@
 #include "ulmus/train/run.h"
 
+#include "ulmus/train/token_data.h"
 #include "ulmus/train/trainer.h"
 
 namespace ulmus::train {
@@ -31,7 +32,8 @@ EvalResult evaluate_checkpoint(const Config& config, const std::filesystem::path
   Evaluator evaluator(config, device->pool());
   Runtime runtime(config, Purpose::kEvaluate, *device,
                   measure_memory(config, Purpose::kEvaluate, num_threads(config)));
-  load_for_evaluation(checkpoint, runtime.language_model(), *device);
+  load_for_evaluation(checkpoint, tokenizer_fingerprint(config.data), runtime.language_model(),
+                      *device);
   reporter.info(concat("weights of ", checkpoint.string(), ", ", evaluator.num_sequences(),
                        " held-out sequences"));
   return evaluator.run(runtime);

@@ -15,19 +15,35 @@ std::filesystem::path made(const std::filesystem::path& dir) {
 
 }  // namespace
 
+std::string name_of_run(const RunConfig& config) {
+  if (!config.name.empty()) return config.name;
+  const std::filesystem::path dir = std::filesystem::absolute(config.dir).lexically_normal();
+  return (dir.has_filename() ? dir : dir.parent_path()).filename().string();
+}
+
 RunFolder::RunFolder(const std::filesystem::path& dir) : dir_(made(dir)), lock_(dir / "lock") {}
 
-LoggingReporter::LoggingReporter(Reporter& next, const std::filesystem::path& log_path)
-    : next_(next), file_(log_path, std::ios::app) {}
+LoggingReporter::LoggingReporter(Reporter& next, const std::filesystem::path& log_path,
+                                 LogLevel level)
+    : next_(next), file_(log_path, std::ios::app), level_(level) {}
+
+void LoggingReporter::keep(LogLevel level, std::string_view prefix, std::string_view line) {
+  if (level >= level_) file_ << prefix << line << '\n' << std::flush;
+}
 
 void LoggingReporter::info(std::string_view line) {
   next_.info(line);
-  file_ << line << '\n' << std::flush;
+  keep(LogLevel::kInfo, "", line);
 }
 
 void LoggingReporter::warning(std::string_view line) {
   next_.warning(line);
-  file_ << "warning: " << line << '\n' << std::flush;
+  keep(LogLevel::kWarning, "warning: ", line);
+}
+
+void LoggingReporter::progress(const Progress& progress) {
+  next_.progress(progress);
+  if (level_ == LogLevel::kDebug) keep(LogLevel::kDebug, "", progress_line(progress));
 }
 
 }  // namespace ulmus::train

@@ -2,12 +2,17 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <string_view>
 
 #include "ulmus/base/file.h"
+#include "ulmus/train/config.h"
 #include "ulmus/train/reporter.h"
 
 namespace ulmus::train {
+
+/// run.name, or the last part of run.dir.
+std::string name_of_run(const RunConfig& config);
 
 /// The folder of one run, locked against other processes while this object lives.
 class RunFolder {
@@ -25,17 +30,22 @@ class RunFolder {
   FileLock lock_;
 };
 
-/// Passes everything on and keeps lines in the run's log file.
+/// Passes everything on and keeps what the level allows in the run's log file.
 class LoggingReporter final : public Reporter {
  public:
-  LoggingReporter(Reporter& next, const std::filesystem::path& log_path);
+  LoggingReporter(Reporter& next, const std::filesystem::path& log_path, LogLevel level);
   void info(std::string_view line) override;
   void warning(std::string_view line) override;
-  void progress(const Progress& progress) override { next_.progress(progress); }
+  void progress(const Progress& progress) override;
+  /// Why the run ends. Only kept: whoever started the run hears it from the exception.
+  void failed(std::string_view why) { keep(LogLevel::kError, "error: ", why); }
 
  private:
+  void keep(LogLevel level, std::string_view prefix, std::string_view line);
+
   Reporter& next_;
   std::ofstream file_;
+  LogLevel level_;
 };
 
 }  // namespace ulmus::train

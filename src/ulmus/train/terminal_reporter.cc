@@ -41,10 +41,7 @@ class TerminalReporter final : public Reporter {
       return;
     }
     shown_ = now;
-    const std::string line = fmt::format(
-        "step {}/{}  loss {:.4f}  {:.0f} tokens/s  {:.1f} GFLOP/s  load max/mean {:.2f}  left {}",
-        progress.step, progress.max_steps, progress.loss, progress.tokens_per_s,
-        progress.useful_gflops, progress.max_over_mean, time_left(progress.seconds_left));
+    const std::string line = progress_line(progress);
     if (is_terminal_) {
       fmt::print(stderr, "\r\x1b[2K{}", line);
       has_progress_line_ = true;
@@ -65,6 +62,13 @@ class TerminalReporter final : public Reporter {
 };
 
 }  // namespace
+
+std::string progress_line(const Progress& progress) {
+  return fmt::format(
+      "step {}/{}  loss {:.4f}  {:.0f} tokens/s  {:.1f} GFLOP/s  load max/mean {:.2f}  left {}",
+      progress.step, progress.max_steps, progress.loss, progress.tokens_per_s,
+      progress.useful_gflops, progress.max_over_mean, time_left(progress.seconds_left));
+}
 
 std::unique_ptr<Reporter> make_terminal_reporter() { return std::make_unique<TerminalReporter>(); }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ulmus/train/config_file.h"
+#include "ulmus/train/token_data.h"
 
 namespace ulmus::train {
 
@@ -28,6 +29,25 @@ double exchange_seconds(const Meter& meter) {
     if (belongs) sum += entry.seconds;
   }
   return sum;
+}
+
+/// How the optimizer treats the parameters: a line for each group.
+std::string groups_text(const nn::ParameterSet& parameters, const OptimConfig& config) {
+  std::vector<std::string> names;
+  std::vector<std::int64_t> elements;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    names.push_back(parameter.name);
+    elements.push_back(parameter.value.numel());
+  }
+  const auto groups = optim::assign_groups(names, config.groups, config.weight_decay);
+  std::string text;
+  for (const optim::GroupSummary& summary : optim::summarize(names, elements, groups)) {
+    text += fmt::format("{}  {} tensors, {} elements: learning rate x {}, weight decay {} ({}{})",
+                        text.empty() ? "" : "\n", summary.tensors, summary.elements,
+                        summary.group.lr_scale, summary.group.weight_decay, summary.example,
+                        summary.tensors > 1 ? ", ..." : "");
+  }
+  return text;
 }
 
 void check_budget(const Config& config, const MemoryTable& memory) {
@@ -66,12 +86,13 @@ data::Loader make_training_loader(const Config& config, ThreadPool& pool) {
   std::vector<data::DataSource> sources;
   if (config.data.mix.empty()) {
     sources.push_back(
-        {.name = "train", .files = open_token_files(config.data.train, "data.train")});
+        {.name = "train", .files = open_token_files(config.data, "data.train", config.data.train)});
   } else {
     for (std::size_t i = 0; i < config.data.train.size(); ++i) {
-      sources.push_back({.name = config.data.train[i].string(),
-                         .files = open_token_files({config.data.train[i]}, "data.train"),
-                         .weight = config.data.mix[i]});
+      sources.push_back(
+          {.name = config.data.train[i].string(),
+           .files = open_token_files(config.data, "data.train", {config.data.train[i]}),
+           .weight = config.data.mix[i]});
     }
   }
   data::Loader loader(std::move(sources),
@@ -88,7 +109,7 @@ Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter)
     : config_(config),
       stop_(stop),
       folder_(config.run.dir),
-      reporter_(reporter, folder_.log_path()),
+      reporter_(reporter, folder_.log_path(), config.run.log_level),
       plan_(make_plan(config)),
       device_(make_device(config)),
       loader_(make_training_loader(config, device_->pool())) {
@@ -106,9 +127,6 @@ Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter)
 void Trainer::start() {
   const auto newest = checkpoint::newest(checkpointing_->checkpoints_dir());
   if (newest) {
-    if (std::filesystem::exists(folder_.config_path())) {
-      check_resume(load_config(folder_.config_path(), {}), config_);
-    }
     position_ = checkpointing_->resume(newest->path);
     saved_step_ = position_.step;
     newest_checkpoint_ = newest->path;
@@ -125,8 +143,11 @@ void Trainer::start() {
   metrics_.emplace(folder_.metrics_path(), position_.step);
   const auto counts =
       model::count_parameters(runtime_->language_model().parameters(), config_.model);
-  reporter_.info(fmt::format("{} parameters ({} active a token), {}", counts.total, counts.active,
+  reporter_.info(fmt::format("run {}: {} parameters ({} active a token), {}",
+                             name_of_run(config_.run), counts.total, counts.active,
                              device_->description()));
+  reporter_.info("optimizer\n" +
+                 groups_text(runtime_->language_model().parameters(), config_.optim));
   reporter_.info("memory by class\n" + memory_text(memory_));
 }
 
@@ -137,7 +158,7 @@ void Trainer::save() {
   saved_step_ = position_.step;
 }
 
-TrainResult Trainer::run() {
+TrainResult Trainer::run() try {
   if (plan_.num_steps() == 0 && saved_step_ < 0) save();
   if (position_.step < plan_.num_steps()) {
     prefetcher_ = std::make_unique<data::Prefetcher>(loader_);
@@ -155,6 +176,9 @@ TrainResult Trainer::run() {
           .tokens = position_.tokens,
           .signal = signal,
           .checkpoint = newest_checkpoint_};
+} catch (const std::exception& error) {
+  reporter_.failed(error.what());
+  throw;
 }
 
 /// The last step's expert load, layer by layer.
