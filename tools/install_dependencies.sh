@@ -11,11 +11,11 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build pkg-config
   libopenblas-dev libfmt-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxxhash-dev
-  libpcre2-dev zlib1g-dev
+  zlib1g-dev
   xz-utils  # quickstart.sh measures how well xz compresses the same text
 )
-test_packages=(libgtest-dev libgmock-dev python3)
-dev_packages=(clang-format-19 clang-tidy-19 ccache git)
+test_packages=(libgtest-dev libgmock-dev libpcre2-dev python3)
+dev_packages=(clang-format-19 clang-tidy-19 ccache git libbenchmark-dev)
 
 say() { printf 'install_dependencies: %s\n' "$*" >&2; }
 usage() {

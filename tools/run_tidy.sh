@@ -19,7 +19,7 @@ if ! command -v clang-tidy-19 >/dev/null; then
 fi
 # Always, so that files added since are in the compile commands.
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DULMUS_DCHECKS=ON \
-  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+  -DULMUS_BUILD_BENCHMARKS=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
 
 list_files() {
   if [ -n "$base" ]; then

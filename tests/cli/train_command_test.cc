@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/mount.h>
+
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -95,9 +99,8 @@ TEST_F(TrainCommand, TrainsEvaluatesGeneratesAndVerifies) {
       true);
 }
 
-TEST_F(TrainCommand, ADamagedCheckpointIsStatusThree) {
-  must({"train", config_});
-  const std::filesystem::path checkpoint = folder_.path("run/checkpoints/step-00000004");
+/// Flips a bit in one of the tensor files of a checkpoint; its name.
+std::string flip_a_bit(const std::filesystem::path& checkpoint) {
   std::filesystem::path victim;
   for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
     if (entry.path().extension() == ".safetensors") victim = entry.path();
@@ -105,10 +108,48 @@ TEST_F(TrainCommand, ADamagedCheckpointIsStatusThree) {
   std::string bytes = read_file(victim);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   std::ofstream(victim, std::ios::binary) << bytes;
+  return victim.filename();
+}
+
+TEST_F(TrainCommand, ADamagedCheckpointIsStatusThree) {
+  must({"train", config_});
+  const std::filesystem::path checkpoint = folder_.path("run/checkpoints/step-00000004");
+  const std::string victim = flip_a_bit(checkpoint);
   const Finished run = run_program({"checkpoint", "verify", checkpoint.string()});
   EXPECT_EQ(run.status, 3);
-  EXPECT_THAT(run.err, HasSubstr(victim.filename().string()));
+  EXPECT_THAT(run.err, HasSubstr(victim));
   EXPECT_EQ(run_program({"eval", config_, "--checkpoint", checkpoint.string()}).status, 2);
+}
+
+TEST_F(TrainCommand, ADamagedNewestCheckpointIsNotContinuedAndTheNewestGoodOneIsNamed) {
+  must({"train", config_, "--set", "checkpoint.every=2"});
+  const std::string newest = folder_.path("run/checkpoints/step-00000004");
+  const std::string victim = flip_a_bit(newest);
+  const Finished run = run_program({"train", config_, "--set", "run.max_steps=6"});
+  EXPECT_EQ(run.status, 2) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr(victim), HasSubstr("step-00000002")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("run/checkpoints/step-00000006")));
+  // As the message says: without the damaged one the run continues.
+  std::filesystem::remove_all(newest);
+  must({"train", config_, "--set", "run.max_steps=6"});
+  EXPECT_TRUE(std::filesystem::exists(folder_.path("run/checkpoints/step-00000006")));
+}
+
+TEST_F(TrainCommand, AFullDiskEndsTheRunAndLeavesThePreviousCheckpoint) {
+  const std::string disk = folder_.path("disk");
+  std::filesystem::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0) {
+    GTEST_SKIP() << "no permission to mount a small disk: " << std::strerror(errno);
+  }
+  const Finished run = run_program({"train", config_, "--set", "run.dir=" + disk + "/run", "--set",
+                                    "checkpoint.every=2", "--set", "run.max_steps=40"});
+  const Finished verified = run_program({"checkpoint", "verify", disk + "/run"});
+  const std::string log = read_file(disk + "/run/log/rank-0000.txt");
+  ASSERT_EQ(::umount(disk.c_str()), 0);
+  EXPECT_EQ(run.status, 1) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("bytes are needed"));
+  EXPECT_THAT(log, HasSubstr("error: "));
+  EXPECT_EQ(verified.status, 0) << verified.err;
 }
 
 TEST_F(TrainCommand, DryRunPrintsWhatTheRunWillBe) {

@@ -136,7 +136,7 @@ FileLock::FileLock(const std::filesystem::path& path)
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     ::close(fd_);
     fail_input(path.parent_path().string(), " is in use by another process (lock ", path.string(),
-               "); wait for it or choose another run.dir");
+               "); wait for it or choose another folder");
   }
 }
 
