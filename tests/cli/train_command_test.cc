@@ -138,7 +138,7 @@ TEST_F(TrainCommand, ADamagedNewestCheckpointIsNotContinuedAndTheNewestGoodOneIs
 TEST_F(TrainCommand, AFullDiskEndsTheRunAndLeavesThePreviousCheckpoint) {
   const std::string disk = folder_.path("disk");
   std::filesystem::create_directory(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0) {
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=5m") != 0) {
     GTEST_SKIP() << "no permission to mount a small disk: " << std::strerror(errno);
   }
   const Finished run = run_program({"train", config_, "--set", "run.dir=" + disk + "/run", "--set",

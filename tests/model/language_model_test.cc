@@ -111,15 +111,17 @@ TEST(LanguageModel, IsCausalAndSeparatesDocuments) {
 /// Decoding with the cache, prompt at once and then token by token, gives the logits of the
 /// training forward.
 TEST(LanguageModel, DecodeMatchesTheTrainingForward) {
-  for (const model::ModelConfig& config : {tiny_olmoe(), tiny_olmo3_moe()}) {
+  model::ModelConfig forced = tiny_olmoe();
+  forced.moe.routing = nn::Routing::kRandom;
+  for (const model::ModelConfig& config : {tiny_olmoe(), tiny_olmo3_moe(), forced}) {
     for (const Backend backend : {Backend::kRef, Backend::kCpu}) {
       ModelHarness harness(config, backend, 1, 12, 2);
       const HostTokens tokens = random_tokens(1, 12, config.vocab, 9, false);
       const auto expected = harness.logits(tokens, 0, 12);
-      auto state = harness.model->allocate_decode(*harness.activations_arena, 12);
+      constexpr std::int64_t kPrompt = 5;
+      auto state = harness.model->allocate_decode(*harness.activations_arena, kPrompt, 12);
       const TensorView logits = harness.activations_arena->allocate(
           "logits", harness.parameters->dtype(), {1, config.vocab});
-      constexpr std::int64_t kPrompt = 5;
       nn::Batch all = harness.upload(tokens);
       for (std::int64_t begin = 0; begin < 12;) {
         const std::int64_t end = begin == 0 ? kPrompt : begin + 1;

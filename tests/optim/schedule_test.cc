@@ -170,6 +170,17 @@ TEST(Plan, NamesThePhaseThatIsWrong) {
   EXPECT_THROW(Plan({steps_phase(5, 1.0)}, 32, 16, std::nullopt, std::nullopt), Error);
 }
 
+TEST(Plan, PhasesBeyondTheEndOfTheRunAreCheckedToo) {
+  Phase first;
+  first.lr = 1.0;
+  first.steps = 10;
+  Phase never = first;
+  never.batch_tokens = 100;
+  EXPECT_THROW(Plan({first, never}, 64, 32, 10, std::nullopt), InputError);
+  never.batch_tokens = 96;
+  EXPECT_EQ(Plan({first, never}, 64, 32, 10, std::nullopt).num_steps(), 10);
+}
+
 TEST(Schedule, NamesAreThoseOfTheConfiguration) {
   EXPECT_EQ(name_of(ScheduleKind::kConstant), "constant");
   EXPECT_EQ(name_of(ScheduleKind::kWsd), "wsd");

@@ -129,8 +129,8 @@ TEST(ConfigFile, OverridesTakeTomlAndBareWordsAndTheLastWins) {
 }
 
 TEST(ConfigFile, AnOverrideReplacesAKeyOfAWholeOtherTable) {
-  EXPECT_EQ(parse(std::string(kSmall) + "[eval]\ntokens = 32\n", {"eval.tokens=64"}).eval.tokens,
-            64);
+  const std::string text = std::string(kSmall) + "[checkpoint]\nkeep = 3\n";
+  EXPECT_EQ(parse(text, {"checkpoint.keep=4"}).checkpoint.keep, 4);
 }
 
 TEST(ConfigFile, BadOverridesNameTheArgument) {
@@ -291,11 +291,19 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"data.train=[]", "data.train is missing"},
         Refusal{"data.packing=zip", "data.packing = \"zip\": must be one of chunk, documents"},
         Refusal{"data.mix=[1, 2]", "data.mix has 2 weights, data.train has 1 paths"},
-        Refusal{"data.mix=[0]", "data.mix: at least one weight must be above 0"},
-        Refusal{"data.mix=[-1]", "data.mix = -1: must be >= 0"},
-        Refusal{"eval.every=5", "eval.every = 5: data.eval names no held-out token files"},
+        Refusal{"data.mix=[0]", "data.mix = 0: must be > 0"},
+        Refusal{"eval.every=5",
+                "eval.every = 5: has no effect, since data.eval names no held-out token files"},
         Refusal{"eval.tokens=8", "eval.tokens = 8: must be 0 (all) or at least"},
-        Refusal{"checkpoint.load_optimizer=false", "has no effect without checkpoint.load"},
+        Refusal{"checkpoint.load_optimizer=false",
+                "has no effect, since checkpoint.load is not set; leave the key out or give true"},
+        Refusal{"optim.decay_fraction=0.5", "optim.decay_fraction = 0.5: has no effect"},
+        Refusal{"optim.decay_shape=one_minus_sqrt", "optim.schedule is not \"wsd\""},
+        Refusal{"model.rope.yarn_beta_fast=33", "model.rope.yarn_factor is 1"},
+        Refusal{"model.rope.theta=1", "model.rope.theta = 1: must be > 1"},
+        Refusal{"model.window.last_full=false", "model.window.size is 0"},
+        Refusal{"batch.micro_sequences=5", "batch.micro_sequences = 5: a step has at most 4"},
+        Refusal{"data.eval=[\"e\"]", "data.tokenizer is missing"},
         Refusal{"checkpoint.keep=0", "checkpoint.keep = 0: must be >= 1"},
         Refusal{"model.dense_layers=3", "model.dense_layers = 3: must be 0 ... 2"},
         Refusal{"model.window.pattern=[\"window\"]", "model.window.size = 0"},
@@ -421,7 +429,7 @@ const std::vector<std::string>& unlike_defaults() {
       "data.packing=documents",
       "data.mix=[0.25, 3]",
       "optim.lr=0.1",
-      "optim.schedule=power",
+      "optim.schedule=wsd",
       "optim.warmup=5",
       "optim.final_fraction=0.3",
       "optim.decay_fraction=0.4",
@@ -474,6 +482,21 @@ TEST(ConfigFile, ResolvedTextReadsBackToAnEqualConfig) {
   EXPECT_EQ(all_values(olmo3), all_values(parse(to_toml(olmo3))));
   const Config phases = small_with({"optim.phases=[{steps = 4, batch_tokens = 32}, {lr = 5e-4}]"});
   EXPECT_EQ(phases.optim.phases, parse(to_toml(phases)).optim.phases);
+}
+
+TEST(ConfigFile, AModelWithoutExpertsHasNoKeysOfThem) {
+  const std::vector<std::string> dense = {"model.dense_layers=2", "model.ffn_hidden=48"};
+  EXPECT_THAT(message_of([&] { parse(kSmall, dense); }),
+              HasSubstr("moe.experts = 8: has no effect, since every layer is dense"));
+  std::string text = kSmall;
+  const auto begin = text.find("[moe]");
+  text.erase(begin, text.find("[data]") - begin);
+  for (const char* family : {"model.family=olmoe", "model.family=olmo3_moe"}) {
+    std::vector<std::string> overrides = dense;
+    overrides.emplace_back(family);
+    const Config config = parse(text, overrides);
+    EXPECT_EQ(all_values(config), all_values(parse(to_toml(config)))) << family;
+  }
 }
 
 TEST(ConfigFile, EveryKeptKeyReachesTheConfigAndComesBack) {

@@ -38,9 +38,8 @@ TEST(ConfigResume, PlacesLengthsAndTheLearningRateMayChange) {
   for (const char* change :
        {"run.dir=elsewhere", "run.max_steps=20", "run.max_tokens=9999", "run.log_every=1",
         "optim.lr=5e-4", "optim.schedule=linear", "optim.phases=[{steps = 4}, {lr = 1e-4}]",
-        "optim.clip=0.5", "data.eval=[\"e\"]", "device.threads=1", "memory.head_chunk=3",
-        "checkpoint.every=5", "eval.tokens=32", "data.tokenizer=moved.json",
-        "batch.micro_sequences=2"}) {
+        "optim.clip=0.5", "device.threads=1", "memory.head_chunk=3", "checkpoint.every=5",
+        "data.train=[\"moved\"]", "data.tokenizer=moved.json", "batch.micro_sequences=2"}) {
     EXPECT_EQ(resume_message({}, {change}), "") << change;
   }
 }
@@ -50,10 +49,9 @@ TEST(ConfigResume, OthersAreRefusedWithBothValues) {
               AllOf(HasSubstr("the run in runs/q"), HasSubstr("moe.top_k was 2, is now 4"),
                     HasSubstr("run.seed was 0, is now 3"), Not(HasSubstr("optim.lr"))));
   for (const char* change :
-       {"model.d_model=128", "model.norm=peri", "moe.balance_loss=0.5", "data.train=[\"b\"]",
-        "data.packing=documents", "optim.betas=[0.9, 0.99]", "optim.weight_decay=0",
-        "optim.groups=[{match = \"x\"}]", "batch.tokens=128", "precision.compute=fp64",
-        "data.mix=[2.0]"}) {
+       {"model.d_model=128", "model.norm=peri", "moe.balance_loss=0.5", "data.packing=documents",
+        "optim.betas=[0.9, 0.99]", "optim.weight_decay=0", "optim.groups=[{match = \"x\"}]",
+        "batch.tokens=128", "precision.compute=fp64", "data.mix=[2.0]"}) {
     EXPECT_THAT(resume_message({}, {change}), HasSubstr(" was ")) << change;
   }
   EXPECT_THAT(resume_message({}, {"data.mix=[2.0]"}),
@@ -64,9 +62,9 @@ TEST(ConfigResume, ACheckpointTellsModelAndOptimizerButNotPlacesAndThreads) {
   const Settings kept = checkpoint_settings(config_with({"device.threads=3", "run.log_every=7"}));
   EXPECT_EQ(kept.at("model.d_model"), "64");
   EXPECT_EQ(kept.at("optim.lr"), "0.001");
-  EXPECT_EQ(kept.at("data.train"), "[\"a\"]");
-  for (const char* absent : {"run.dir", "device.threads", "run.log_every", "batch.micro_sequences",
-                             "data.tokenizer", "parallel.expert"}) {
+  EXPECT_EQ(kept.at("data.packing"), "\"chunk\"");
+  for (const char* absent : {"run.dir", "data.train", "device.threads", "run.log_every",
+                             "batch.micro_sequences", "data.tokenizer", "parallel.expert"}) {
     EXPECT_FALSE(kept.contains(absent)) << absent;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/support/allocation_counter.h"
@@ -42,6 +43,18 @@ TEST(Runtime, AStepReadsTheDeviceExactlyOnce) {
   }
 }
 
+TEST(Runtime, TheMeterKnowsTheOperationsOfTheExchange) {
+  const SmallRun small;
+  Prepared prepared(small.config("exchange"));
+  prepared.runtime.train_step(prepared.batch, 0, 1e-3);
+  for (const std::string_view name : parallel::LocalExchange::kOperations) {
+    const auto entries = prepared.runtime.meter().entries();
+    EXPECT_TRUE(std::ranges::any_of(entries, [&](const MeterEntry& entry) {
+      return entry.operation == name;
+    })) << name;
+  }
+}
+
 TEST(Runtime, AStepTakesNothingFromHeapOrArenas) {
   const SmallRun small;
   Prepared prepared(small.config("heap"));
@@ -71,7 +84,7 @@ TEST(Runtime, UsesExactlyTheMemoryThatTheMetaRunMeasured) {
     Prepared prepared(small.config("memory", family));
     for (std::int64_t step = 0; step < 2; ++step) {
       prepared.runtime.train_step(prepared.batch, step, 1e-3);
-      prepared.runtime.evaluate(prepared.batch, 1.0);
+      prepared.runtime.evaluate(prepared.batch, 0, 1.0);
       EXPECT_EQ(prepared.runtime.used().bytes, prepared.memory.bytes) << family.size();
     }
   }

@@ -17,7 +17,6 @@ namespace ulmus::test {
 
 namespace {
 
-constexpr int kVocab = 320;
 constexpr std::size_t kTrainBytes = 40000;
 constexpr std::size_t kEvalBytes = 6000;
 
@@ -45,11 +44,11 @@ SmallRun::SmallRun() : folder_(unique_folder()) {
                  {.folder = folder_ / "tokens", .stem = "eval", .progress = {}}, pool);
 }
 
-std::filesystem::path SmallRun::other_tokenizer() const {
+std::filesystem::path SmallRun::other_tokenizer(int vocab_size) const {
   ThreadPool pool(1);
   const std::array text = {folder_ / "eval.txt"};
   const std::filesystem::path path = folder_ / "other_tokenizer.json";
-  data::train_bpe(data::count_words(data::find_inputs(text), pool), {.vocab_size = kVocab})
+  data::train_bpe(data::count_words(data::find_inputs(text), pool), {.vocab_size = vocab_size})
       .save(path);
   return path;
 }

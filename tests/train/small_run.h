@@ -26,8 +26,10 @@ class SmallRun {
   /// The same as the text of a file.
   std::string config_text(const std::string& name) const;
   const std::filesystem::path& folder() const { return folder_; }
-  /// Writes a tokenizer.json of the same size, learnt from other text.
-  std::filesystem::path other_tokenizer() const;
+  /// Writes a tokenizer.json, learnt from other text; of the same size unless another is given.
+  std::filesystem::path other_tokenizer(int vocab_size = kVocab) const;
+
+  static constexpr int kVocab = 320;
 
  private:
   std::filesystem::path folder_;

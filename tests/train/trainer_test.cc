@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tests/train/small_run.h"
@@ -152,29 +153,144 @@ TEST(Trainer, TheLogFileKeepsWhatItsLevelAllows) {
   EXPECT_THAT(log_of(small, "warned"), AllOf(StartsWith("warning: step "), HasSubstr("error: ")));
 }
 
+std::string input_error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
 TEST(Trainer, TokensOfAnotherTokenizerAreRefused) {
   const SmallRun small;
   const auto done = run(small.config("own", {"run.max_steps=2"}));
   // A vocabulary of the same size: every id is in range, and means something else.
   const std::string other = small.other_tokenizer().string();
   const train::Config config = small.config("other", {"data.tokenizer=\"" + other + "\""});
-  const auto message = [](const std::function<void()>& body) {
-    try {
-      body();
-    } catch (const InputError& error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing was thrown");
-  };
-  EXPECT_THAT(message([&] { run(config); }),
+  EXPECT_THAT(input_error_of([&] { run(config); }),
               AllOf(HasSubstr("data.train: "), HasSubstr("made with another tokenizer")));
   QuietReporter reporter;
-  EXPECT_THAT(message([&] { train::evaluate_checkpoint(config, done.checkpoint, reporter); }),
-              AllOf(HasSubstr("data.eval: "), HasSubstr("made with another tokenizer")));
+  EXPECT_THAT(
+      input_error_of([&] { train::evaluate_checkpoint(config, done.checkpoint, reporter); }),
+      AllOf(HasSubstr("data.eval: "), HasSubstr("made with another tokenizer")));
   const train::GenerateOptions options = {
       .checkpoint = done.checkpoint, .prompt = "a", .tokenizer = other};
-  EXPECT_THAT(message([&] { train::generate(options, reporter); }),
-              AllOf(HasSubstr("step-00000002"), HasSubstr("trained with another tokenizer")));
+  EXPECT_THAT(input_error_of([&] { train::generate(options, reporter); }),
+              AllOf(HasSubstr("step-00000002"), HasSubstr("trained with another data.tokenizer")));
+}
+
+TEST(Trainer, ARunOfNoStepsNeedsNoTrainingData) {
+  const SmallRun small;
+  const auto result = run(small.config("empty", {"run.max_steps=0", "data.train=[]"}));
+  EXPECT_TRUE(checkpoint::verify(result.checkpoint).is_good());
+}
+
+TEST(Trainer, ASignalAfterTheLastStepStopsNothing) {
+  const SmallRun small;
+  EXPECT_EQ(run(small.config("late", {"run.max_steps=3"}), 3).signal, 0);
+}
+
+TEST(Trainer, AModelWithoutExpertsTrainsEvaluatesAndGenerates) {
+  const SmallRun small;
+  std::string text = small.config_text("dense");
+  const auto begin = text.find("[moe]");
+  text.replace(begin, text.find("[data]") - begin, "dense_layers = 2\nffn_hidden = 48\n");
+  const train::Config config = train::parse_config(text, "dense", {});
+  const auto done = run(config);
+  QuietReporter reporter;
+  EXPECT_GT(train::evaluate_checkpoint(config, done.checkpoint, reporter).tokens, 0);
+  EXPECT_NE(
+      train::generate({.checkpoint = done.checkpoint, .prompt = "The", .tokens = 3}, reporter), "");
+}
+
+TEST(Trainer, OtherTrainingDataOnResumeIsRefused) {
+  const SmallRun small;
+  run(small.config("grown", {"run.max_steps=2"}));
+  // The same path with other tokens behind it; moved, the same tokens are the same data.
+  const std::filesystem::path tokens = small.folder() / "tokens";
+  const std::filesystem::path moved = small.folder() / "moved";
+  std::filesystem::copy(tokens, moved);
+  const std::string train = "data.train=[\"" + (moved / "train.tokens").string() + "\"]";
+  EXPECT_EQ(run(small.config("grown", {"run.max_steps=3", train})).step, 3);
+  const std::string other = "data.train=[\"" + (moved / "eval.tokens").string() + "\"]";
+  EXPECT_THAT(input_error_of([&] { run(small.config("grown", {"run.max_steps=4", other})); }),
+              HasSubstr("was trained with another data.train"));
+}
+
+TEST(Trainer, EvaluationWithAnotherModelIsToldAndWithoutBiasesRefused) {
+  const SmallRun small;  // its runs balance by biases
+  const auto done = run(small.config("biased", {"run.max_steps=3"}));
+  QuietReporter reporter;
+  train::evaluate_checkpoint(small.config("biased"), done.checkpoint, reporter);
+  EXPECT_TRUE(reporter.warnings.empty());
+  train::evaluate_checkpoint(small.config("biased", {"moe.top_k=1", "moe.balance_loss=0.5"}),
+                             done.checkpoint, reporter);
+  ASSERT_EQ(reporter.warnings.size(), 1U);
+  EXPECT_THAT(reporter.warnings[0],
+              AllOf(HasSubstr("moe.top_k was 2, is now 1"), Not(HasSubstr("balance_loss"))));
+  const train::Config unbiased = small.config("biased", {"moe.bias_update=0"});
+  EXPECT_THAT(
+      input_error_of([&] { train::evaluate_checkpoint(unbiased, done.checkpoint, reporter); }),
+      AllOf(HasSubstr("layers.0.moe.router.bias"), HasSubstr("moe.bias_update = 0")));
+}
+
+TEST(Trainer, EvaluationUnderForcedRoutingDoesNotDependOnMicroBatches) {
+  const SmallRun small;
+  const std::vector<std::string> forced = {"run.max_steps=0", "moe.routing=random"};
+  const auto done = run(small.config("forced", forced));
+  QuietReporter reporter;
+  const auto loss = [&](const char* micro) {
+    std::vector<std::string> keys = forced;
+    keys.emplace_back(micro);
+    return train::evaluate_checkpoint(small.config("forced", keys), done.checkpoint, reporter).loss;
+  };
+  const double one = loss("batch.micro_sequences=1");
+  EXPECT_NEAR(loss("batch.micro_sequences=4"), one, 1e-6 * one);
+}
+
+TEST(Trainer, AllPackedDocumentsAreEvaluatedOnce) {
+  const SmallRun small;
+  const auto done = run(small.config("packed", {"run.max_steps=0", "data.packing=documents"}));
+  QuietReporter reporter;
+  const auto evaluated = [&](const char* micro) {
+    return train::evaluate_checkpoint(small.config("packed", {"data.packing=documents", micro}),
+                                      done.checkpoint, reporter);
+  };
+  const train::EvalResult one = evaluated("batch.micro_sequences=1");
+  const train::EvalResult four = evaluated("batch.micro_sequences=4");
+  EXPECT_EQ(one.tokens, four.tokens);
+  EXPECT_EQ(one.text_bytes, four.text_bytes);
+  EXPECT_NEAR(one.loss, four.loss, 1e-6 * one.loss);
+}
+
+TEST(Generate, ATokenizerWithMoreTokensThanTheModelIsRefused) {
+  const SmallRun small;
+  const std::string tokens = (small.folder() / "tokens" / "train.tokens").string();
+  // Nothing tells this run that its tokenizer is too large: no tokenizer, no held-out text.
+  std::string text = small.config_text("bare");
+  const auto begin = text.find("tokenizer = ");
+  text.replace(begin, text.find("sequence_length") - begin, "train = [\"" + tokens + "\"]\n");
+  const auto done = run(train::parse_config(text, "bare", {}));
+  QuietReporter reporter;
+  const train::GenerateOptions options = {
+      .checkpoint = done.checkpoint, .prompt = "a", .tokenizer = small.other_tokenizer(400)};
+  EXPECT_THAT(input_error_of([&] { train::generate(options, reporter); }),
+              HasSubstr("model.vocab = 320: must be at least 400"));
+  EXPECT_THAT(input_error_of([&] {
+                train::generate({.checkpoint = done.checkpoint, .prompt = "a"}, reporter);
+              }),
+              HasSubstr("give --tokenizer"));
+}
+
+TEST(Generate, MoreTokensThanMemoryAreRefused) {
+  const SmallRun small;
+  const auto done = run(small.config("long", {"run.max_steps=0"}));
+  QuietReporter reporter;
+  const train::GenerateOptions options = {
+      .checkpoint = done.checkpoint, .prompt = "a", .tokens = 1'000'000'000};
+  EXPECT_THAT(input_error_of([&] { train::generate(options, reporter); }),
+              AllOf(HasSubstr("GiB"), HasSubstr("fewer --tokens")));
 }
 
 TEST(Trainer, MetricsCarryThePromisedKeys) {

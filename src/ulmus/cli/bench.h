@@ -11,8 +11,6 @@ namespace ulmus::cli {
 struct BenchOptions {
   std::string name;
   bool lists = false;
-  std::string config;
-  std::vector<std::string> overrides;
   int repetitions = 5;
   int threads = 0;
   std::string json;

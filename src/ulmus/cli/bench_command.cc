@@ -13,8 +13,8 @@ namespace {
 /// The measurements of the interface that are not built.
 const std::vector<std::string>& planned_benches() {
   static const std::vector<std::string> kNames = {
-      "experts",   "grouped",   "residency", "exchange",       "skew",      "pipeline",
-      "precision", "recompute", "overlap",   "operand-values", "checkpoint"};
+      "step",     "experts",   "grouped",   "residency", "exchange",       "skew",
+      "pipeline", "precision", "recompute", "overlap",   "operand-values", "checkpoint"};
   return kNames;
 }
 
@@ -63,10 +63,6 @@ void add_bench_command(CLI::App& program, Invocation& invocation) {
   CLI::App* command = program.add_subcommand("bench", "Measurements");
   CLI::Option* name = command->add_option("NAME", options->name, "Which one; see --list");
   CLI::Option* list = command->add_flag("--list", options->lists, "The measurements there are");
-  command->add_option("--config", options->config, "Configuration, where one is measured");
-  command->add_option("--set", options->overrides, "Sets a key of the configuration")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--repetitions", options->repetitions, "Of everything that is timed")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -1,9 +1,12 @@
 #include "ulmus/cli/output.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -87,6 +90,12 @@ void check_json_target(const std::string& target) {
   }
   if (std::filesystem::is_directory(path, error)) {
     fail_input("--json ", target, ": is a folder; give a file, or - for standard output");
+  }
+  // As write_json: a file is replaced in its folder.
+  const bool stays =
+      std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
+  if (::access((stays ? path : folder).c_str(), W_OK) != 0) {
+    fail_input("--json ", target, ": may not be written: ", std::strerror(errno));
   }
 }
 

@@ -51,8 +51,9 @@ double own_nats(const std::vector<std::int64_t>& counts, std::int64_t total) {
 std::optional<std::int64_t> text_bytes_of(const TokenFiles& files) {
   std::int64_t total = 0;
   for (const auto& file : files) {
-    if (!file->text_bytes()) return std::nullopt;
-    total += *file->text_bytes();
+    const std::optional<std::int64_t> bytes = file->text_bytes();
+    if (!bytes) return std::nullopt;
+    total += *bytes;
   }
   return total;
 }

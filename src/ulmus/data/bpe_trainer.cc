@@ -154,6 +154,7 @@ Tokenizer Trainer::train() {
     merge(top.pair);
   }
   std::vector<AddedToken> added;
+  added.reserve(static_cast<std::size_t>(num_specials));
   for (std::int32_t id = 0; id < num_specials; ++id) {
     added.push_back({.id = id,
                      .content = tokens_[static_cast<std::size_t>(id)],

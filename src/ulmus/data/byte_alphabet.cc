@@ -38,8 +38,8 @@ Alphabet build_alphabet() {
 }
 
 const Alphabet& alphabet() {
-  static const Alphabet value = build_alphabet();
-  return value;
+  static const Alphabet kAlphabet = build_alphabet();
+  return kAlphabet;
 }
 
 }  // namespace

@@ -6,9 +6,29 @@
 
 namespace ulmus::data {
 
-std::int64_t HostBatch::attended_pairs(std::int64_t window) const {
+namespace {
+
+std::array<HostBatch, 2> reserved_batches(std::int64_t max_sequences, std::int64_t length) {
+  std::array<HostBatch, 2> batches;
+  for (HostBatch& batch : batches)
+    batch.reserve(max_sequences, length);
+  return batches;
+}
+
+}  // namespace
+
+void HostBatch::reserve(std::int64_t max_sequences, std::int64_t length) {
+  const auto size = static_cast<std::size_t>(max_sequences * length);
+  tokens.reserve(size);
+  targets.reserve(size);
+  document_begin.reserve(size);
+  valid.reserve(size);
+}
+
+std::int64_t HostBatch::attended_pairs(std::int64_t begin, std::int64_t end,
+                                       std::int64_t window) const {
   std::int64_t pairs = 0;
-  for (std::int64_t s = 0; s < num_sequences; ++s) {
+  for (std::int64_t s = begin; s < end; ++s) {
     for (std::int64_t i = 0; i < sequence_length; ++i) {
       const auto at = static_cast<std::size_t>(s * sequence_length + i);
       if (valid[at] == 0) continue;
@@ -18,6 +38,12 @@ std::int64_t HostBatch::attended_pairs(std::int64_t window) const {
     }
   }
   return pairs;
+}
+
+std::int64_t HostBatch::valid_tokens_of(std::int64_t begin, std::int64_t end) const {
+  return std::count_if(valid.begin() + begin * sequence_length,
+                       valid.begin() + end * sequence_length,
+                       [](std::uint8_t v) { return v != 0; });
 }
 
 Loader::Loader(std::vector<DataSource> sources, const LoaderOptions& options) : options_(options) {
@@ -31,17 +57,6 @@ Loader::Loader(std::vector<DataSource> sources, const LoaderOptions& options) : 
   }
   if (instances_.empty()) fail_input("no source of data");
   if (options.order == Order::kShuffled) sampler_.emplace_back(options.seed, sampled);
-}
-
-std::optional<std::int64_t> Loader::text_bytes() const {
-  std::int64_t total = 0;
-  for (const Instances& instances : instances_) {
-    for (const auto& file : instances.files()) {
-      if (!file->text_bytes()) return std::nullopt;
-      total += *file->text_bytes();
-    }
-  }
-  return total;
 }
 
 void Loader::verify_ids(int vocab_size, ThreadPool& pool) const {
@@ -84,12 +99,13 @@ void Loader::load(std::int64_t first_position, std::int64_t num_sequences, HostB
   }
   batch.loss_tokens =
       std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; });
-  batch.valid_tokens =
-      std::count_if(batch.valid.begin(), batch.valid.end(), [](auto v) { return v != 0; });
+  batch.valid_tokens = batch.valid_tokens_of(0, num_sequences);
 }
 
-Prefetcher::Prefetcher(const Loader& loader)
-    : loader_(loader), thread_([this](const std::stop_token& stop) { work(stop); }) {}
+Prefetcher::Prefetcher(const Loader& loader, std::int64_t max_sequences)
+    : loader_(loader),
+      batches_(reserved_batches(max_sequences, loader.sequence_length())),
+      thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
 void Prefetcher::request(std::int64_t first_position, std::int64_t num_sequences) {
   ULMUS_CHECK(!open_, "a request is open already");
@@ -111,7 +127,7 @@ const HostBatch& Prefetcher::wait() {
   state_ = State::kIdle;
   open_ = false;
   if (error_) std::rethrow_exception(error_);
-  const HostBatch& ready = batches_[spare_];
+  const HostBatch& ready = batches_[static_cast<std::size_t>(spare_)];
   spare_ = 1 - spare_;
   return ready;
 }
@@ -119,7 +135,7 @@ const HostBatch& Prefetcher::wait() {
 void Prefetcher::work(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return state_ == State::kRequested; })) {
-    HostBatch& batch = batches_[spare_];
+    HostBatch& batch = batches_[static_cast<std::size_t>(spare_)];
     const std::int64_t first_position = first_position_;
     const std::int64_t num_sequences = num_sequences_;
     lock.unlock();

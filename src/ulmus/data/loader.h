@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -27,9 +28,14 @@ struct HostBatch {
   std::int64_t loss_tokens = 0;   ///< targets >= 0: S_tok of these sequences
   std::int64_t valid_tokens = 0;  ///< valid != 0: T_step of these sequences
 
-  /// Sum over valid tokens of the keys they attend to: positions max(document_begin,
-  /// i - window + 1) to i; window 0 = no window.
-  std::int64_t attended_pairs(std::int64_t window) const;
+  /// Makes room, so that up to so many sequences are loaded without an allocation.
+  void reserve(std::int64_t max_sequences, std::int64_t length);
+
+  /// Of sequences [begin, end): the sum over valid tokens of the keys they attend to, positions
+  /// max(document_begin, i - window + 1) to i; window 0 = no window.
+  std::int64_t attended_pairs(std::int64_t begin, std::int64_t end, std::int64_t window) const;
+  /// Valid tokens of sequences [begin, end).
+  std::int64_t valid_tokens_of(std::int64_t begin, std::int64_t end) const;
 };
 
 /// Files that are drawn from together, as one pool of instances.
@@ -66,9 +72,6 @@ class Loader {
   const Instances& instances(int source) const {
     return instances_[static_cast<std::size_t>(source)];
   }
-  /// Bytes of raw text behind all files, where every file has a manifest; for bits per byte.
-  std::optional<std::int64_t> text_bytes() const;
-
   /// TokenFile::verify_ids for every file.
   void verify_ids(int vocab_size, ThreadPool& pool) const;
 
@@ -91,8 +94,8 @@ class Loader {
 /// Loads one batch ahead in a thread of its own, into two batches that are used in turns.
 class Prefetcher {
  public:
-  /// `loader` must outlive the prefetcher.
-  explicit Prefetcher(const Loader& loader);
+  /// `loader` must outlive the prefetcher. Batches of up to `max_sequences` allocate nothing.
+  Prefetcher(const Loader& loader, std::int64_t max_sequences);
   ~Prefetcher() = default;
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -111,7 +114,7 @@ class Prefetcher {
   void work(const std::stop_token& stop);
 
   const Loader& loader_;
-  HostBatch batches_[2];
+  std::array<HostBatch, 2> batches_;
   int spare_ = 0;      // the batch that the thread may write
   bool open_ = false;  // caller's side only
   std::mutex mutex_;

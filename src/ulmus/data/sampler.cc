@@ -45,6 +45,7 @@ std::int64_t count_below(std::int64_t r, std::int64_t step, std::int64_t x) {
 
 std::vector<double> weights_of(const std::vector<SampledSource>& sources) {
   std::vector<double> weights;
+  weights.reserve(sources.size());
   for (const SampledSource& source : sources)
     weights.push_back(source.weight);
   return weights;
@@ -52,6 +53,7 @@ std::vector<double> weights_of(const std::vector<SampledSource>& sources) {
 
 std::vector<std::string> names_of(const std::vector<SampledSource>& sources) {
   std::vector<std::string> names;
+  names.reserve(sources.size());
   for (const SampledSource& source : sources)
     names.push_back(source.name);
   return names;

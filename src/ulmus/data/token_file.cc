@@ -41,7 +41,7 @@ void TokenFile::read_manifest(const TokenFileOptions& options) {
   const std::filesystem::path folder = path().parent_path();
   const auto manifest = Manifest::load_if_there(folder);
   const TokenFileEntry* entry = manifest ? manifest->find(path().filename().string()) : nullptr;
-  if (entry == nullptr) {
+  if (!manifest || entry == nullptr) {
     if (!options.type) {
       fail_input(path().string(), ": no ", Manifest::kFileName,
                  " beside it names it, so its type is unknown; give uint16 or uint32");
@@ -82,16 +82,15 @@ void TokenFile::read_index(const TokenFileOptions& options) {
   }
   std::error_code error;
   if (entry_ || (index_path != path() && std::filesystem::exists(index_path, error))) {
-    index_.emplace(index_path);
-    parse_index();
+    parse_index(index_.emplace(index_path));
   } else {
     find_documents(options.end_of_text_id);
   }
 }
 
-void TokenFile::parse_index() {
-  const std::string name = index_->path().string();
-  const auto bytes = index_->bytes();
+void TokenFile::parse_index(const MappedFile& index) {
+  const std::string name = index.path().string();
+  const auto bytes = index.bytes();
   const std::size_t smallest = kIndexHeaderBytes + kIndexHashBytes;
   if (bytes.size() < smallest || std::memcmp(bytes.data(), kIndexMagic, 8) != 0) {
     fail_input(name, ": is not the index of a token file");
@@ -188,8 +187,11 @@ void TokenFile::verify_ids(int vocab_size, ThreadPool& pool) const {
   }
 }
 
+std::uint64_t TokenFile::hash() const { return entry_ ? entry_->hash : hash_bytes(file_.bytes()); }
+
 void TokenFile::verify_hashes() const {
-  if (!entry_) fail_input(path().string(), ": no manifest names it, so it has no hash to compare");
+  if (!entry_ || !index_)
+    fail_input(path().string(), ": no manifest names it, so it has no hash to compare");
   const auto compare = [](const MappedFile& file, std::uint64_t expected) {
     const std::uint64_t found = hash_bytes(file.bytes());
     if (found != expected) {

@@ -62,6 +62,9 @@ class TokenFile {
   /// UTF-8 bytes of the source text, where a manifest tells.
   std::optional<std::int64_t> text_bytes() const;
 
+  /// XXH3-64 of the file: the manifest's word, or computed where there is no manifest.
+  std::uint64_t hash() const;
+
   /// Reads every id, on all threads; InputError naming the first position whose id is not below
   /// `vocab_size`.
   void verify_ids(int vocab_size, ThreadPool& pool) const;
@@ -73,7 +76,7 @@ class TokenFile {
   void read_manifest(const TokenFileOptions& options);
   void check_size();
   void read_index(const TokenFileOptions& options);
-  void parse_index();
+  void parse_index(const MappedFile& index);
   void find_documents(std::int32_t end_of_text_id);
   std::uint32_t raw(std::int64_t position) const;
 

@@ -144,6 +144,7 @@ TokenFileSummary summarise(const TokenFile& file, int vocab_size, ThreadPool& po
   summary.num_tokens = file.num_tokens();
   summary.num_documents = file.num_documents();
   std::vector<std::int64_t> lengths;
+  lengths.reserve(static_cast<std::size_t>(file.num_documents()));
   for (std::int64_t i = 0; i < file.num_documents(); ++i) {
     lengths.push_back(file.document_end(i) - file.document_begin(i));
   }

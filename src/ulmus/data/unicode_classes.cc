@@ -33,8 +33,8 @@ bool is_continuation(unsigned byte) { return (byte & 0xC0U) == 0x80U; }
 }  // namespace
 
 CharClass char_class(char32_t code_point) {
-  static const std::vector<CharClass> classes = build_classes();
-  return code_point < kNumCodePoints ? classes[code_point] : CharClass::kOther;
+  static const std::vector<CharClass> kClasses = build_classes();
+  return code_point < kNumCodePoints ? kClasses[code_point] : CharClass::kOther;
 }
 
 DecodedChar decode_char(std::string_view text, std::size_t position) {

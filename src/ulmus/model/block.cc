@@ -199,13 +199,14 @@ ConstTensorView Block::decode(ConstTensorView x, const nn::Batch& batch, nn::Key
                               const ExecContext& ctx) const {
   const TensorView x_mid = saved.x_mid.rows(0, x.dim(0));
   const TensorView x_out = saved.x_out.rows(0, x.dim(0));
+  const nn::StepScale scale = {.first_token = cache.length};
   add_branch(x_mid, x, attention_norms_, saved.attention_branch, ctx,
              [&](TensorView y, ConstTensorView input) {
                attention_.decode(y, input, batch, cache, saved.attention, ctx);
              });
   add_branch(x_out, x_mid, feed_forward_norms_, saved.feed_forward_branch, ctx,
              [&](TensorView y, ConstTensorView input) {
-               feed_forward(y, input, batch, {}, saved, record, ctx);
+               feed_forward(y, input, batch, scale, saved, record, ctx);
              });
   return x_out;
 }

@@ -70,7 +70,8 @@ class Block {
                       const ExecContext& ctx) const;
   void backward_weight(const Saved& saved, const Pending& pending, const ExecContext& ctx) const;
 
-  /// Forward of the next tokens of one sequence (nn::Attention::decode).
+  /// Forward of the next tokens of one sequence (nn::Attention::decode): x [n, D] in; returns x_out
+  /// [n, D], which lives in `saved`.
   ConstTensorView decode(ConstTensorView x, const nn::Batch& batch, nn::KeyValueCache& cache,
                          Saved& saved, const nn::RouterRecord& record,
                          const ExecContext& ctx) const;

@@ -100,7 +100,9 @@ void check_attention(const ModelConfig& config) {
 }
 
 void check_rope(const RopeOptions& rope) {
-  check_positive("model.rope.theta", rope.theta);
+  if (!(rope.theta > 1.0) || !std::isfinite(rope.theta)) {
+    fail_input("model.rope.theta = ", rope.theta, ": must be a finite number > 1");
+  }
   if (!(rope.yarn_factor >= 1.0) || !std::isfinite(rope.yarn_factor)) {
     fail_input("model.rope.yarn_factor = ", rope.yarn_factor, ": must be >= 1 (1: no YaRN)");
   }

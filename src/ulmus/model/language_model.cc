@@ -229,10 +229,10 @@ void LanguageModel::forward_logits(TensorView logits, std::int64_t rows_begin,
       {.out = logits, .a = x.rows(rows_begin, rows_begin + logits.dim(0)), .b = head_.value}, ctx);
 }
 
-LanguageModel::DecodeState LanguageModel::allocate_decode(Arena& arena,
+LanguageModel::DecodeState LanguageModel::allocate_decode(Arena& arena, std::int64_t max_call,
                                                           std::int64_t max_length) const {
   DecodeState state;
-  state.activations = allocate_activations(arena, 1, max_length, Keep::kForward);
+  state.activations = allocate_activations(arena, 1, max_call, Keep::kForward);
   for (const Block& block : blocks_)
     state.caches.push_back(block.allocate_cache(arena, max_length));
   return state;

@@ -58,15 +58,16 @@ class LanguageModel {
   /// Adds a micro-batch's loss to the record only.
   void forward_loss(const nn::Batch& batch, const nn::StepScale& scale, Activations& activations,
                     const StepRecord& record, const ExecContext& ctx) const;
-  /// logits [n, V] overwritten: the rows of the batch that `rows_begin` starts, from a forward
-  /// pass.
+  /// A forward pass, and the head for some of its rows: logits [n, V] overwritten with those of
+  /// rows [rows_begin, rows_begin + n) of the batch.
   void forward_logits(TensorView logits, std::int64_t rows_begin, const nn::Batch& batch,
                       Activations& activations, const StepRecord& record,
                       const ExecContext& ctx) const;
 
-  DecodeState allocate_decode(Arena& arena, std::int64_t max_length) const;
+  /// For a sequence of up to `max_length` tokens, at most `max_call` of them in one decode.
+  DecodeState allocate_decode(Arena& arena, std::int64_t max_call, std::int64_t max_length) const;
   /// logits [1, V] overwritten: of the last of the batch's tokens, which continue the state's
-  /// sequence.
+  /// sequence. Error when they are more than fit.
   void decode(TensorView logits, const nn::Batch& batch, DecodeState& state,
               const StepRecord& record, const ExecContext& ctx) const;
 

@@ -73,8 +73,9 @@ class Attention {
                       const Saved& saved, Pending& pending, const ExecContext& ctx) const;
   void backward_weight(const Saved& saved, const Pending& pending, const ExecContext& ctx) const;
 
-  /// Forward of the next tokens of one sequence, whose keys and values are appended to the cache.
-  /// batch: one sequence, positions continuing the cache. Error when the cache is full.
+  /// Forward of the next n tokens of one sequence: y [n, D] overwritten, x [n, D] in; their keys
+  /// and values are appended to the cache. batch: one sequence, positions continuing the cache.
+  /// Error when the cache is full.
   void decode(TensorView y, ConstTensorView x, const Batch& batch, KeyValueCache& cache,
               Saved& saved, const ExecContext& ctx) const;
   KeyValueCache allocate_cache(Arena& arena, const std::string& name,

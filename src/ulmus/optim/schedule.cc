@@ -49,6 +49,28 @@ double factor_after_warmup(const Phase& phase, std::int64_t step, std::int64_t s
   return 1.0;
 }
 
+std::int64_t step_tokens(const Phase& phase, std::int64_t batch_tokens) {
+  return phase.batch_tokens > 0 ? phase.batch_tokens : batch_tokens;
+}
+
+/// All of them, also those beyond the end of the run: a longer run would reach them.
+void check_phases(const std::vector<Phase>& phases, std::int64_t batch_tokens,
+                  std::int64_t sequence_length) {
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const Phase& phase = phases[i];
+    validate(phase, concat("optim.phases[", i, "]"));
+    const std::int64_t tokens = step_tokens(phase, batch_tokens);
+    if (tokens <= 0 || tokens % sequence_length != 0) {
+      fail_input("optim.phases[", i, "]: a step of ", tokens,
+                 " tokens is no multiple of data.sequence_length = ", sequence_length);
+    }
+    const bool is_open = !phase.steps && !phase.tokens;
+    if (is_open && i + 1 != phases.size()) {
+      fail_input("optim.phases[", i, "]: only the last phase may leave its length open");
+    }
+  }
+}
+
 /// Steps of a phase; nothing when it is open.
 std::optional<std::int64_t> steps_of(const Phase& phase, std::int64_t batch_tokens) {
   if (phase.tokens) return (*phase.tokens - 1) / batch_tokens + 1;
@@ -109,20 +131,12 @@ Plan::Plan(const std::vector<Phase>& phases, std::int64_t batch_tokens,
            std::optional<std::int64_t> max_tokens) {
   ULMUS_CHECK(sequence_length > 0, "sequence_length ", sequence_length);
   ULMUS_CHECK(max_steps || max_tokens, "a run without an end");
+  check_phases(phases, batch_tokens, sequence_length);
   std::int64_t step = 0;
   std::int64_t position = 0;
-  for (std::size_t i = 0; i < phases.size(); ++i) {
-    const Phase& phase = phases[i];
-    validate(phase, concat("optim.phases[", i, "]"));
-    const std::int64_t tokens = phase.batch_tokens > 0 ? phase.batch_tokens : batch_tokens;
-    if (tokens <= 0 || tokens % sequence_length != 0) {
-      fail_input("optim.phases[", i, "]: a step of ", tokens,
-                 " tokens is no multiple of data.sequence_length = ", sequence_length);
-    }
+  for (const Phase& phase : phases) {
+    const std::int64_t tokens = step_tokens(phase, batch_tokens);
     const std::optional<std::int64_t> own_steps = steps_of(phase, tokens);
-    if (!own_steps && i + 1 != phases.size()) {
-      fail_input("optim.phases[", i, "]: only the last phase may leave its steps open");
-    }
     const std::int64_t batch = tokens / sequence_length;
     std::int64_t steps = own_steps.value_or(std::numeric_limits<std::int64_t>::max());
     if (max_steps) steps = std::min(steps, *max_steps - step);

@@ -17,7 +17,7 @@ namespace ulmus::optim {
 ///              step of the decay is already below 1, the last step of the phase has f
 ///   kCosine    f + (1 - f) (1 + cos(pi x)) / 2
 ///   kLinear    1 + (f - 1) x
-///   kPower     (1 + (s - w) / w)^(-1/2), at least f
+///   kPower     (1 + (s - w) / max(w, 1))^(-1/2), at least f
 ///
 /// x = (s - w) / (n - 1 - w) is 0 at the end of the warm-up and 1 at the last step; f is
 /// final_fraction. A phase of a single step has its peak.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "ulmus/nn/moe/token_exchange.h"
 
 namespace ulmus::parallel {
@@ -8,6 +11,10 @@ namespace ulmus::parallel {
 /// buffer. There is a row for every route, so nothing can overflow.
 class LocalExchange final : public nn::TokenExchange {
  public:
+  /// The operations that it enqueues, by their names in the meter.
+  static constexpr std::array<std::string_view, 5> kOperations = {
+      "route_order", "gather_rows", "combine_rows", "gather_scalars", "collect_scalars"};
+
   nn::ExchangePlan allocate_plan(Arena& arena, std::int64_t num_tokens, int num_experts,
                                  int top_k) override;
   void plan(nn::ExchangePlan& plan, ConstTensorView expert_ids, std::int64_t valid_tokens,

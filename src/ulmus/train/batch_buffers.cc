@@ -1,35 +1,9 @@
 #include "ulmus/train/batch_buffers.h"
 
-#include <algorithm>
 #include <span>
 #include <vector>
 
 namespace ulmus::train {
-
-namespace {
-
-/// Facts of one micro-batch that the host knows from its data.
-struct Facts {
-  std::int64_t valid_tokens = 0;
-  std::int64_t pairs_full = 0;
-  std::int64_t pairs_window = 0;
-};
-
-Facts facts_of(std::span<const std::uint8_t> valid, std::span<const std::int32_t> first_key,
-               std::int64_t sequence_length, std::int64_t window) {
-  Facts facts;
-  for (std::size_t n = 0; n < valid.size(); ++n) {
-    if (valid[n] == 0) continue;
-    const std::int64_t keys =
-        static_cast<std::int64_t>(n) % sequence_length + 1 - std::int64_t{first_key[n]};
-    ++facts.valid_tokens;
-    facts.pairs_full += keys;
-    facts.pairs_window += std::min(keys, window);
-  }
-  return facts;
-}
-
-}  // namespace
 
 BatchBuffers::BatchBuffers(Arena& arena, std::int64_t max_sequences, std::int64_t sequence_length,
                            std::int64_t window)
@@ -62,9 +36,6 @@ nn::Batch BatchBuffers::load(const data::HostBatch& batch, std::int64_t begin, s
     device.copy_to_device(rows, std::span(from).subspan(first, count));
     return rows;
   };
-  const Facts facts =
-      facts_of(std::span(batch.valid).subspan(first, count),
-               std::span(batch.document_begin).subspan(first, count), sequence_length_, window_);
   return {.num_sequences = end - begin,
           .sequence_length = sequence_length_,
           .tokens = stage(tokens_, batch.tokens),
@@ -72,9 +43,9 @@ nn::Batch BatchBuffers::load(const data::HostBatch& batch, std::int64_t begin, s
           .first_key = stage(first_key_, batch.document_begin),
           .positions = positions_.rows(0, n),
           .valid = stage(valid_, batch.valid),
-          .valid_tokens = facts.valid_tokens,
-          .pairs_full = facts.pairs_full,
-          .pairs_window = facts.pairs_window};
+          .valid_tokens = batch.valid_tokens_of(begin, end),
+          .pairs_full = batch.attended_pairs(begin, end, 0),
+          .pairs_window = batch.attended_pairs(begin, end, window_)};
 }
 
 }  // namespace ulmus::train

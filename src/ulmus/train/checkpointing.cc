@@ -16,8 +16,9 @@ namespace ulmus::train {
 
 namespace {
 
-/// The tokenizer's fingerprint among the manifest's integers.
+/// DataIdentity among the manifest's integers.
 constexpr std::string_view kTokenizerKey = "data.tokenizer.xxh3_64";
+constexpr std::string_view kTrainKey = "data.train.xxh3_64";
 
 constexpr std::int64_t kStagingBytes = std::int64_t{4} << 20U;
 
@@ -67,15 +68,33 @@ void copy_bias(TensorView bias, const std::vector<double>& values, Device& devic
   }
 }
 
-void check_tokenizer(const checkpoint::Manifest& manifest, std::optional<std::uint64_t> tokenizer,
-                     const std::filesystem::path& dir) {
-  const auto found = manifest.integers.find(std::string(kTokenizerKey));
-  if (!tokenizer || found == manifest.integers.end() || found->second.size() != 1) return;
-  const auto trained_with = std::bit_cast<std::uint64_t>(found->second.front());
-  if (trained_with == *tokenizer) return;
-  fail_input(dir.string(), " was trained with another tokenizer (xxh3_64 ",
-             data::hash_text(trained_with), ") than the one given (", data::hash_text(*tokenizer),
-             ")");
+/// InputError when both the checkpoint and the run know a hash, and they differ.
+void check_data(const checkpoint::Manifest& manifest, std::string_view name,
+                std::optional<std::uint64_t> hash, std::string_view key,
+                const std::filesystem::path& dir) {
+  const auto found = manifest.integers.find(std::string(name));
+  if (!hash || found == manifest.integers.end() || found->second.size() != 1) return;
+  const auto kept = std::bit_cast<std::uint64_t>(found->second.front());
+  if (kept == *hash) return;
+  fail_input(dir.string(), " was trained with another ", key, " (xxh3_64 ", data::hash_text(kept),
+             ") than the one given (", data::hash_text(*hash), ")");
+}
+
+/// A checkpoint without biases stands for biases of 0.
+void restore_bias(TensorView bias, const checkpoint::Manifest& manifest, int layer,
+                  const std::filesystem::path& dir, Device& device) {
+  const std::string name = router_key(layer, "bias");
+  const bool is_kept = manifest.doubles.contains(name);
+  if (bias.is_empty()) {
+    if (!is_kept) return;
+    fail_input(dir.string(), " has balancing biases (", name,
+               "), which moe.bias_update = 0 would leave out: give moe.bias_update as in training");
+  }
+  const auto n = static_cast<std::size_t>(bias.numel());
+  copy_bias(
+      bias,
+      is_kept ? named_vector(manifest.doubles, name, bias.numel()) : std::vector<double>(n, 0.0),
+      device);
 }
 
 std::string now_text() {
@@ -116,26 +135,22 @@ std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime) {
   return refs;
 }
 
-void load_for_evaluation(const std::filesystem::path& dir, std::optional<std::uint64_t> tokenizer,
-                         const model::LanguageModel& model, Device& device) {
+std::string load_for_evaluation(const std::filesystem::path& dir, const Config& config,
+                                std::optional<std::uint64_t> tokenizer,
+                                const model::LanguageModel& model, Device& device) {
   const checkpoint::LoadOptions options = {
       .left_out_suffixes = {std::string(checkpoint::kFirstMomentSuffix),
                             std::string(checkpoint::kSecondMomentSuffix)}};
   const auto report = checkpoint::load(dir, parameter_refs(model), device, options);
-  check_tokenizer(report.manifest, tokenizer, dir);
+  check_data(report.manifest, kTokenizerKey, tokenizer, "data.tokenizer", dir);
   for_each_router(model, [&](int layer, const nn::Router::Buffers& buffers) {
-    if (buffers.bias.is_empty()) return;
-    const auto& bias =
-        named_vector(report.manifest.doubles, router_key(layer, "bias"), buffers.bias.numel());
-    copy_bias(buffers.bias, bias, device);
+    restore_bias(buffers.bias, report.manifest, layer, dir, device);
   });
+  return model_differences(report.manifest.configuration, config);
 }
 
-Checkpointing::Checkpointing(const Config& config, Runtime& runtime)
-    : config_(config),
-      runtime_(runtime),
-      tokenizer_(tokenizer_fingerprint(config.data)),
-      writer_(kStagingBytes) {}
+Checkpointing::Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data)
+    : config_(config), runtime_(runtime), data_(data), writer_(kStagingBytes) {}
 
 checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   Device& device = runtime_.device();
@@ -144,9 +159,11 @@ checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   manifest.tokens = position.tokens;
   manifest.data_position = position.data_position;
   manifest.configuration = checkpoint_settings(config_);
-  if (tokenizer_) {
-    manifest.integers[std::string(kTokenizerKey)] = {std::bit_cast<std::int64_t>(*tokenizer_)};
-  }
+  const auto keep = [&](std::string_view key, std::optional<std::uint64_t> hash) {
+    if (hash) manifest.integers[std::string(key)] = {std::bit_cast<std::int64_t>(*hash)};
+  };
+  keep(kTokenizerKey, data_.tokenizer);
+  keep(kTrainKey, data_.train);
   const optim::OptimizerState state = runtime_.optimizer().export_state(device);
   manifest.doubles["optimizer.gate"] = state.gate;
   manifest.doubles["optimizer.windows"] = state.windows;
@@ -171,7 +188,8 @@ std::filesystem::path Checkpointing::save(const RunPosition& position) {
   return report.path;
 }
 
-void Checkpointing::restore_state(const checkpoint::Manifest& manifest) {
+void Checkpointing::restore_state(const checkpoint::Manifest& manifest,
+                                  const std::filesystem::path& dir) {
   Device& device = runtime_.device();
   optim::OptimizerState state;
   state.gate = named_vector(manifest.doubles, "optimizer.gate", ops::kNumGateFields);
@@ -181,31 +199,30 @@ void Checkpointing::restore_state(const checkpoint::Manifest& manifest) {
     const auto& counts = named_vector(manifest.integers, router_key(layer, "previous_counts"),
                                       buffers.previous_counts.numel());
     device.copy_to_device(buffers.previous_counts, std::span<const std::int64_t>(counts));
-    if (buffers.bias.is_empty()) return;
-    const auto& bias =
-        named_vector(manifest.doubles, router_key(layer, "bias"), buffers.bias.numel());
-    copy_bias(buffers.bias, bias, device);
+    restore_bias(buffers.bias, manifest, layer, dir, device);
   });
 }
 
 RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
   const checkpoint::Manifest manifest = checkpoint::read_manifest(dir / "manifest.json");
   check_resume(manifest.configuration, config_);
-  check_tokenizer(manifest, tokenizer_, dir);
+  check_data(manifest, kTokenizerKey, data_.tokenizer, "data.tokenizer", dir);
+  check_data(manifest, kTrainKey, data_.train, "data.train", dir);
   const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device());
-  restore_state(report.manifest);
+  restore_state(report.manifest, dir);
   return {.step = report.manifest.step,
           .tokens = report.manifest.tokens,
           .data_position = report.manifest.data_position};
 }
 
-void Checkpointing::load_weights(const std::filesystem::path& dir, bool load_optimizer) {
+std::string Checkpointing::load_weights(const std::filesystem::path& dir, bool load_optimizer) {
   if (!load_optimizer) {
-    load_for_evaluation(dir, std::nullopt, runtime_.language_model(), runtime_.device());
-    return;
+    return load_for_evaluation(dir, config_, std::nullopt, runtime_.language_model(),
+                               runtime_.device());
   }
   const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device());
-  restore_state(report.manifest);
+  restore_state(report.manifest, dir);
+  return model_differences(report.manifest.configuration, config_);
 }
 
 }  // namespace ulmus::train

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ulmus/checkpoint/checkpoint.h"
 #include "ulmus/train/config.h"
 #include "ulmus/train/runtime.h"
+#include "ulmus/train/token_data.h"
 
 namespace ulmus::train {
 
@@ -21,26 +23,28 @@ struct RunPosition {
 /// Saves and restores a runtime.
 class Checkpointing {
  public:
-  Checkpointing(const Config& config, Runtime& runtime);
+  Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data);
 
   /// checkpoints/step-NNNNNNNN of the run folder; then all but the newest checkpoint.keep go.
   std::filesystem::path save(const RunPosition& position);
   /// Everything: weights, moments, gate, windows, router state. InputError with both values where
-  /// the run was started with another configuration (config_file.h).
+  /// the run was started with another configuration (config_file.h), tokenizer or training data.
   RunPosition resume(const std::filesystem::path& dir);
-  /// Weights (and with `load_optimizer` moments) of another run, whose tokenizer may have been
-  /// another one; counters start anew.
-  void load_weights(const std::filesystem::path& dir, bool load_optimizer);
+  /// Weights and router state of another run, whose data may have been others; with
+  /// `load_optimizer` also moments, the count of updates and skip-step's windows. Steps, tokens and
+  /// data position start anew. Returns how its model's configuration differs ("" where it does
+  /// not).
+  std::string load_weights(const std::filesystem::path& dir, bool load_optimizer);
 
   std::filesystem::path checkpoints_dir() const { return config_.run.dir / "checkpoints"; }
 
  private:
   checkpoint::Manifest facts(const RunPosition& position);
-  void restore_state(const checkpoint::Manifest& manifest);
+  void restore_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
 
   const Config& config_;
   Runtime& runtime_;
-  std::optional<std::uint64_t> tokenizer_;  ///< fingerprint
+  DataIdentity data_;
   checkpoint::CheckpointWriter writer_;
 };
 
@@ -51,8 +55,11 @@ std::vector<checkpoint::TensorRef> parameter_refs(const model::LanguageModel& mo
 std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime);
 
 /// Weights and balancing biases of a checkpoint, moments left out. InputError when `tokenizer`, the
-/// fingerprint of the one in use, is known and not that of the training.
-void load_for_evaluation(const std::filesystem::path& dir, std::optional<std::uint64_t> tokenizer,
-                         const model::LanguageModel& model, Device& device);
+/// fingerprint of the one in use, is known and not that of the training, or when the checkpoint has
+/// biases and `config` no place for them. Returns how the model's configuration differs ("" where
+/// it does not).
+std::string load_for_evaluation(const std::filesystem::path& dir, const Config& config,
+                                std::optional<std::uint64_t> tokenizer,
+                                const model::LanguageModel& model, Device& device);
 
 }  // namespace ulmus::train

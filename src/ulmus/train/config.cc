@@ -1,8 +1,10 @@
 #include "ulmus/train/config.h"
 
-#include <numeric>
+#include <algorithm>
+#include <limits>
 
 #include "ulmus/base/error.h"
+#include "ulmus/train/config_keys.h"
 
 namespace ulmus::train {
 namespace {
@@ -24,9 +26,6 @@ void check_data(const Config& config) {
     fail_input("data.mix has ", data.mix.size(), " weights, data.train has ", data.train.size(),
                " paths: give one weight for each path");
   }
-  if (!(std::accumulate(data.mix.begin(), data.mix.end(), 0.0) > 0.0)) {
-    fail_input("data.mix: at least one weight must be above 0");
-  }
 }
 
 void check_batch(const BatchConfig& batch, std::int64_t sequence_length) {
@@ -45,6 +44,24 @@ void check_length(const RunConfig& run) {
   }
 }
 
+/// Row indices of routes are 32-bit.
+constexpr std::int64_t kMaxRoutes = std::numeric_limits<std::int32_t>::max();
+
+void check_micro_batch(const Config& config, const optim::Plan& plan) {
+  const std::int64_t micro = config.batch.micro_sequences;
+  const std::int64_t step = config.run.max_steps == 0
+                                ? config.batch.tokens / config.data.sequence_length
+                                : plan.max_batch_sequences();
+  if (micro > step) {
+    fail_input("batch.micro_sequences = ", micro, ": a step has at most ", step,
+               " sequences (batch.tokens / data.sequence_length)");
+  }
+  if (micro * config.data.sequence_length > kMaxRoutes / std::max(config.model.moe.top_k, 1)) {
+    fail_input("batch.micro_sequences = ", micro, ": a micro-batch has more than ", kMaxRoutes,
+               " routes (batch.micro_sequences * data.sequence_length * moe.top_k)");
+  }
+}
+
 void check_phases(const Config& config) {
   const std::vector<optim::Phase>& phases = config.optim.phases;
   if (phases.empty()) fail_input("optim.lr is missing: the peak learning rate");
@@ -56,6 +73,8 @@ void check_phases(const Config& config) {
   }
   // The plan's constructor checks each phase against batch and sequence length.
   const std::int64_t sequence = config.data.sequence_length;
+  check_micro_batch(config, optim::Plan(phases, config.batch.tokens, sequence, config.run.max_steps,
+                                        config.run.max_tokens));
   constexpr std::string_view kCure =
       " in all; leave the length of the last phase out to let it take the rest";
   if (const auto& max = config.run.max_steps) {
@@ -75,16 +94,13 @@ void check_phases(const Config& config) {
 }
 
 void check_edges(const Config& config) {
-  if (config.eval.every > 0 && config.data.eval.empty()) {
-    fail_input("eval.every = ", config.eval.every, ": data.eval names no held-out token files");
+  if (!config.data.eval.empty() && config.data.tokenizer.empty()) {
+    fail_input("data.tokenizer is missing: evaluation (data.eval) counts the bytes of its tokens");
   }
   if (config.eval.tokens > 0 && config.eval.tokens < config.data.sequence_length) {
     fail_input(
         "eval.tokens = ", config.eval.tokens,
         ": must be 0 (all) or at least data.sequence_length = ", config.data.sequence_length);
-  }
-  if (!config.checkpoint.load_optimizer && config.checkpoint.load.empty()) {
-    fail_input("checkpoint.load_optimizer = false: has no effect without checkpoint.load");
   }
   if (config.run.dir.empty()) fail_input("run.dir = \"\": must name a folder");
 }
@@ -98,6 +114,7 @@ void Config::validate() const {
   check_batch(batch, data.sequence_length);
   check_phases(*this);
   check_edges(*this);
+  check_effects(*this);
 }
 
 }  // namespace ulmus::train

@@ -47,6 +47,10 @@ std::vector<ResumeDifference> resume_differences(const Settings& kept, const Con
 /// InputError naming every key that may not change on resume, with both values.
 void check_resume(const Settings& kept, const Config& config);
 
+/// How the function that a model computes differs from that of a checkpoint's settings: "moe.top_k
+/// was 2, is now 3; ...", "" where it does not. Keys that only training reads do not count.
+std::string model_differences(const Settings& kept, const Config& config);
+
 /// The reference of all keys as Markdown, one table for each TOML table: the tables of
 /// docs/configuration.md, which a test compares with this.
 std::string key_reference();

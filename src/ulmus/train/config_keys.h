@@ -41,12 +41,16 @@ inline constexpr std::int64_t kMaxTokens = std::int64_t{1} << 60;
 /// All keys, table by table.
 const std::vector<ConfigKey>& config_keys();
 
+/// InputError naming the first key that is unlike its default and has no effect beside the others.
+void check_effects(const Config& config);
+
 /// What a key says about itself.
 struct KeyText {
   std::string meaning;
   OnResume on_resume = OnResume::kFixed;
   std::string default_note = {};
   bool required = false;
+  bool zero_is_unset = false;  ///< an integer's 0 stands for "not given" and is not written
 };
 
 /// A name of a choice and what it stands for.
@@ -67,9 +71,9 @@ inline constexpr NumberRange kAtLeast{.min = 0.0};
 class KeyTable {
  public:
   template <class Get>
-  void add_integer(std::string name, Get get, IntegerRange range, KeyText text) {
+  void add_integer(std::string name, Get get, IntegerRange range, const KeyText& text) {
     using Member = std::remove_cvref_t<decltype(get(std::declval<Config&>()))>;
-    ConfigKey key = make(std::move(name), join("integer", range_text(range)), std::move(text));
+    ConfigKey key = make(std::move(name), join("integer", range_text(range)), text);
     key.read = [get, range, name = key.name](Config& config, const ConfigValue& value) {
       const std::int64_t integer = read_integer(value, name, range);
       if (!std::in_range<Member>(integer)) {
@@ -77,8 +81,9 @@ class KeyTable {
       }
       get(config) = static_cast<Member>(integer);
     };
-    key.write = [get](const Config& config) {
-      return to_toml_text(static_cast<std::int64_t>(get(config)));
+    key.write = [get, zero_is_unset = text.zero_is_unset](const Config& config) {
+      const auto integer = static_cast<std::int64_t>(get(config));
+      return zero_is_unset && integer == 0 ? std::string() : to_toml_text(integer);
     };
     keys_.push_back(std::move(key));
   }

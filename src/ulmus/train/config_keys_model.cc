@@ -61,8 +61,8 @@ void add_norm_keys(KeyTable& table) {
 }
 
 void add_rope_keys(KeyTable& table) {
-  table.add_number("model.rope.theta", [](auto& c) -> auto& { return c.model.rope.theta; }, kAbove,
-                   {.meaning = "base of the rotary frequencies"});
+  table.add_number("model.rope.theta", [](auto& c) -> auto& { return c.model.rope.theta; },
+                   {.min = 1.0, .min_open = true}, {.meaning = "base of the rotary frequencies"});
   table.add_number("model.rope.yarn_factor",
                    [](auto& c) -> auto& { return c.model.rope.yarn_factor; }, {.min = 1.0},
                    {.meaning = "YaRN: how many times longer the context becomes; 1 is off"});
@@ -121,14 +121,17 @@ void add_rest(KeyTable& table) {
 void add_expert_keys(KeyTable& table) {
   table.add_integer("moe.experts", [](auto& c) -> auto& { return c.model.moe.experts; }, kPositive,
                     {.meaning = "experts of each layer that is not dense",
-                     .default_note = "required unless all layers are dense"});
+                     .default_note = "required unless all layers are dense",
+                     .zero_is_unset = true});
   table.add_integer("moe.top_k", [](auto& c) -> auto& { return c.model.moe.top_k; }, kPositive,
                     {.meaning = "experts for each token",
-                     .default_note = "required unless all layers are dense"});
+                     .default_note = "required unless all layers are dense",
+                     .zero_is_unset = true});
   table.add_integer("moe.expert_hidden", [](auto& c) -> auto& { return c.model.moe.expert_hidden; },
                     kPositive,
                     {.meaning = "hidden width of an expert",
-                     .default_note = "required unless all layers are dense"});
+                     .default_note = "required unless all layers are dense",
+                     .zero_is_unset = true});
   table.add_integer("moe.shared_hidden", [](auto& c) -> auto& { return c.model.moe.shared_hidden; },
                     kNotNegative,
                     {.meaning = "hidden width of the shared expert; 0: none",

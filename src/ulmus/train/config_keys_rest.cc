@@ -6,7 +6,7 @@ namespace {
 std::vector<double> read_weights(const ConfigValue& value) {
   std::vector<double> weights;
   for (const ConfigValue& item : read_array(value, "data.mix")) {
-    weights.push_back(read_number(item, "data.mix", kAtLeast));
+    weights.push_back(read_number(item, "data.mix", kAbove));
   }
   return weights;
 }
@@ -132,9 +132,10 @@ void add_data_keys(KeyTable& table) {
                    {.meaning = "the tokenizer.json of the token files",
                     .on_resume = OnResume::kMay,
                     .default_note = "not set"});
-  table.add_paths(
-      "data.train", [](auto& c) -> auto& { return c.data.train; },
-      {.meaning = "token files to train on", .default_note = "required unless run.max_steps = 0"});
+  table.add_paths("data.train", [](auto& c) -> auto& { return c.data.train; },
+                  {.meaning = "token files to train on; on resume the same ones, wherever they lie",
+                   .on_resume = OnResume::kMay,
+                   .default_note = "required unless run.max_steps = 0"});
   table.add_paths(
       "data.eval", [](auto& c) -> auto& { return c.data.eval; },
       {.meaning = "held-out token files", .on_resume = OnResume::kMay, .default_note = "not set"});
@@ -146,7 +147,7 @@ void add_data_keys(KeyTable& table) {
                                 {.meaning = "fixed-length chunks, or whole documents packed "
                                             "together that do not see each other"});
   table.add(
-      "data.mix", "array of numbers >= 0",
+      "data.mix", "array of numbers > 0",
       {.meaning = "how often each of data.train is drawn, in proportion",
        .default_note = "by size"},
       [](Config& config, const ConfigValue& value) { config.data.mix = read_weights(value); },

@@ -16,6 +16,18 @@ bool may_change(const ConfigKey& key, const Config& config) {
   return key.on_resume == OnResume::kMay;
 }
 
+template <class Predicate>
+std::string differences_text(const std::vector<ResumeDifference>& differences,
+                             const Predicate& counts) {
+  std::string text;
+  for (const ResumeDifference& found : differences) {
+    if (!counts(found)) continue;
+    text += concat(text.empty() ? "" : "; ", found.key, " was ", found.old_value, ", is now ",
+                   found.new_value);
+  }
+  return text;
+}
+
 /// Model and optimizer: a checkpoint tells them even where a continued run may change them.
 bool describes_training(const ConfigKey& key) {
   constexpr std::array<std::string_view, 4> kTables = {"model.", "moe.", "optim.", "precision."};
@@ -59,13 +71,20 @@ std::vector<ResumeDifference> resume_differences(const Settings& kept, const Con
   return differences;
 }
 
+std::string model_differences(const Settings& kept, const Config& config) {
+  constexpr std::array<std::string_view, 6> kOfTraining = {"model.family",     "model.init_std",
+                                                           "moe.balance_loss", "moe.balance_scope",
+                                                           "moe.z_loss",       "moe.bias_update"};
+  return differences_text(resume_differences(kept, config), [&](const ResumeDifference& found) {
+    return (found.key.starts_with("model.") || found.key.starts_with("moe.")) &&
+           std::ranges::find(kOfTraining, found.key) == kOfTraining.end();
+  });
+}
+
 void check_resume(const Settings& kept, const Config& config) {
-  std::string message;
-  for (const ResumeDifference& difference : resume_differences(kept, config)) {
-    if (difference.allowed) continue;
-    message += concat(message.empty() ? "" : "; ", difference.key, " was ", difference.old_value,
-                      ", is now ", difference.new_value);
-  }
+  const std::string message =
+      differences_text(resume_differences(kept, config),
+                       [](const ResumeDifference& found) { return !found.allowed; });
   if (message.empty()) return;
   fail_input("the run in ", config.run.dir.string(),
              " was started with another configuration: ", message,

@@ -1,6 +1,7 @@
 #include "ulmus/train/decoder.h"
 
 #include "ulmus/train/checkpointing.h"
+#include "ulmus/train/memory.h"
 #include "ulmus/train/runtime.h"
 
 namespace ulmus::train {
@@ -8,7 +9,8 @@ namespace ulmus::train {
 /// All of a decoder on one device; built twice: on a meta device to know its size, then for real.
 class Decoder::Parts {
  public:
-  Parts(const Config& config, std::int64_t max_length, Device& device, const MemoryTable& capacity)
+  Parts(const Config& config, std::int64_t max_call, std::int64_t max_length, Device& device,
+        const MemoryTable& capacity)
       : device_(device),
         values_(device, MemoryClass::kParameters, capacity[MemoryClass::kParameters]),
         no_gradients_(device, MemoryClass::kGradients, 0),
@@ -19,20 +21,24 @@ class Decoder::Parts {
         model_(config.model, {.seed = config.run.seed, .max_positions = max_length}, exchange_,
                parameters_, values_),
         record_(activations_, model_.num_moe_layers(), config.model.moe.experts),
-        state_(model_.allocate_decode(activations_, max_length)) {
+        state_(model_.allocate_decode(activations_, max_call, max_length)) {
     const Shape shape = {max_length};
     tokens_ = activations_.allocate("tokens", DType::kI32, shape);
     first_key_ = activations_.allocate("first_key", DType::kI32, shape);
     positions_ = activations_.allocate("positions", DType::kI32, shape);
     valid_ = activations_.allocate("valid", DType::kU8, shape);
     logits_ = activations_.allocate("logits", parameters_.dtype(), {1, config.model.vocab});
-    std::vector<std::int32_t> positions(static_cast<std::size_t>(max_length));
+  }
+
+  /// What never changes. Not for the one that only measures: it takes as much host memory again.
+  void upload() {
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(positions_.numel()));
     for (std::size_t i = 0; i < positions.size(); ++i)
       positions[i] = static_cast<std::int32_t>(i);
-    device.copy_to_device(positions_, std::span<const std::int32_t>(positions));
+    device_.copy_to_device(positions_, std::span<const std::int32_t>(positions));
     const std::vector<std::uint8_t> valid(positions.size(), 1);
-    device.copy_to_device(valid_, std::span<const std::uint8_t>(valid));
-    model_.upload_tables(device);
+    device_.copy_to_device(valid_, std::span<const std::uint8_t>(valid));
+    model_.upload_tables(device_);
   }
 
   void decode(std::span<const std::int32_t> tokens, std::int64_t begin) {
@@ -89,18 +95,21 @@ class Decoder::Parts {
   TensorView logits_;
 };
 
-Decoder::Decoder(const Config& config, std::int64_t max_length) : device_(make_device(config)) {
+Decoder::Decoder(const Config& config, std::int64_t max_call, std::int64_t max_length)
+    : config_(config), device_(make_device(config)) {
   const std::unique_ptr<Device> meta = make_meta_device(num_threads(config));
-  Parts planned(config, max_length, *meta, Runtime::unbounded());
-  // The longest call is a prompt that fills the whole sequence.
-  planned.decode(std::vector<std::int32_t>(static_cast<std::size_t>(max_length)), 0);
-  parts_ = std::make_unique<Parts>(config, max_length, *device_, planned.used());
+  Parts planned(config, max_call, max_length, *meta, Runtime::unbounded());
+  planned.decode(std::vector<std::int32_t>(static_cast<std::size_t>(max_call)), 0);
+  const MemoryTable memory = planned.used();
+  check_budget(config, memory, "fewer --tokens or a shorter --prompt help");
+  parts_ = std::make_unique<Parts>(config, max_call, max_length, *device_, memory);
+  parts_->upload();
 }
 
 Decoder::~Decoder() = default;
 
-void Decoder::load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer) {
-  load_for_evaluation(checkpoint, tokenizer, parts_->language_model(), *device_);
+std::string Decoder::load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer) {
+  return load_for_evaluation(checkpoint, config_, tokenizer, parts_->language_model(), *device_);
 }
 
 std::vector<float>& Decoder::append(std::span<const std::int32_t> tokens) {

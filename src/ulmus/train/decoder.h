@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ulmus/device/arena.h"
@@ -16,19 +17,21 @@ namespace ulmus::train {
 /// A model that continues one sequence token by token, keys and values cached.
 class Decoder {
  public:
-  /// Room for `max_length` tokens in all.
-  Decoder(const Config& config, std::int64_t max_length);
+  /// Room for `max_length` tokens in all, at most `max_call` of them in one append. InputError when
+  /// that takes more memory than memory.budget_gib, or than the machine has free.
+  Decoder(const Config& config, std::int64_t max_call, std::int64_t max_length);
   ~Decoder();
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  /// Weights of a checkpoint that was trained with a tokenizer of this fingerprint.
-  void load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer);
+  /// load_for_evaluation (checkpointing.h) of the weights.
+  std::string load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer);
   /// Appends tokens to the sequence; logits of the token after them, [V].
   std::vector<float>& append(std::span<const std::int32_t> tokens);
 
  private:
   class Parts;
+  Config config_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Parts> parts_;
   std::int64_t length_ = 0;

@@ -14,13 +14,14 @@ namespace {
 data::Loader make_loader(const Config& config) {
   if (config.data.eval.empty()) fail_input("data.eval is empty: nothing to evaluate on");
   const data::Packing packing = data::parse_packing(config.data.packing, "data.packing");
-  return {
-      {{.name = "eval", .files = open_token_files(config.data, "data.eval", config.data.eval)}},
-      {.sequence_length = config.data.sequence_length,
-       .packing = packing,
-       .leftover = packing == data::Packing::kChunk ? data::Leftover::kPad : data::Leftover::kDrop,
-       .order = data::Order::kSequential,
-       .seed = 0}};
+  const bool is_chunk = packing == data::Packing::kChunk;
+  return {{{.name = "eval", .files = open_token_files(config, "data.eval", config.data.eval)}},
+          {.sequence_length = config.data.sequence_length,
+           .packing = packing,
+           .leftover = is_chunk ? data::Leftover::kPad : data::Leftover::kDrop,
+           // Packed documents lie in the order of their lengths: the first of them are no sample.
+           .order = is_chunk ? data::Order::kSequential : data::Order::kShuffled,
+           .seed = 0}};
 }
 
 }  // namespace
@@ -33,11 +34,7 @@ Evaluator::Evaluator(const Config& config, ThreadPool& pool)
     num_sequences_ = std::clamp<std::int64_t>(config.eval.tokens / config.data.sequence_length, 1,
                                               num_sequences_);
   }
-  const data::Tokenizer tokenizer = data::Tokenizer::load(config.data.tokenizer);
-  if (tokenizer.vocab_size() > config.model.vocab) {
-    fail_input("model.vocab = ", config.model.vocab, ", but ", config.data.tokenizer.string(),
-               " has ", tokenizer.vocab_size(), " tokens");
-  }
+  const data::Tokenizer tokenizer = load_tokenizer(config.data.tokenizer, config.model);
   for (std::int64_t first = 0; first < num_sequences_; first += micro_sequences_) {
     loader_.load(first, std::min(micro_sequences_, num_sequences_ - first), batch_);
     num_targets_ += batch_.loss_tokens;
@@ -58,7 +55,7 @@ EvalResult Evaluator::run(Runtime& runtime) {
   runtime.clear_record();
   for (std::int64_t first = 0; first < num_sequences_; first += micro_sequences_) {
     loader_.load(first, std::min(micro_sequences_, num_sequences_ - first), batch_);
-    runtime.evaluate(batch_, static_cast<double>(num_targets_));
+    runtime.evaluate(batch_, first, static_cast<double>(num_targets_));
   }
   const double loss = runtime.read_record().loss_ce;
   return {.tokens = num_targets_,

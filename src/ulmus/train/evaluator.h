@@ -11,8 +11,9 @@
 
 namespace ulmus::train {
 
-/// Held-out loss over data.eval, in the order of the files, every token but the first of each file
-/// predicted once; at most eval.tokens of them (whole sequences).
+/// Held-out loss over data.eval, every token predicted once but the first of each file (packing
+/// "chunk") or of each document ("documents"); at most eval.tokens of them, in whole sequences: the
+/// first ones of the files, or packed documents drawn in a fixed order.
 ///
 /// Bytes are those of the predicted tokens' text, so that bits per byte is exact also for a part.
 class Evaluator {

@@ -3,12 +3,10 @@
 #include <numeric>
 
 #include "ulmus/base/philox.h"
-#include "ulmus/data/tokenizer.h"
-#include "ulmus/parallel/local_exchange.h"
-#include "ulmus/train/checkpointing.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/decoder.h"
 #include "ulmus/train/run.h"
+#include "ulmus/train/token_data.h"
 
 namespace ulmus::train {
 
@@ -64,19 +62,15 @@ std::string generate(const GenerateOptions& options, Reporter& reporter) {
   }
   if (options.tokens < 1) fail_input("--tokens ", options.tokens, ", at least 1");
   Config config = config_of_checkpoint(options.checkpoint);
-  const data::Tokenizer tokenizer =
-      data::Tokenizer::load(options.tokenizer.value_or(config.data.tokenizer));
+  const std::filesystem::path path = options.tokenizer.value_or(config.data.tokenizer);
+  if (path.empty()) fail_input("the run has no data.tokenizer: give --tokenizer");
+  const data::Tokenizer tokenizer = load_tokenizer(path, config.model);
   std::vector<std::int32_t> tokens;
   if (tokenizer.end_of_text_id() >= 0) tokens.push_back(tokenizer.end_of_text_id());
   tokenizer.encode(options.prompt, tokens, data::SpecialText::kRecognise);
   if (tokens.empty()) fail_input("--prompt is empty, and the tokenizer has no end-of-text token");
-  for (const std::int32_t token : tokens) {
-    if (token >= config.model.vocab) {
-      fail_input("token ", token, " of the prompt is not below model.vocab = ", config.model.vocab);
-    }
-  }
   const auto prompt_length = static_cast<std::int64_t>(tokens.size());
-  Decoder decoder(config, prompt_length + options.tokens);
+  Decoder decoder(config, prompt_length, prompt_length + options.tokens);
   decoder.load(options.checkpoint, tokenizer.fingerprint());
   reporter.info(
       concat("weights of ", options.checkpoint.string(), ", ", prompt_length, " tokens of prompt"));

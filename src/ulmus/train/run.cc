@@ -1,5 +1,6 @@
 #include "ulmus/train/run.h"
 
+#include "ulmus/train/memory.h"
 #include "ulmus/train/token_data.h"
 #include "ulmus/train/trainer.h"
 
@@ -30,10 +31,14 @@ EvalResult evaluate_checkpoint(const Config& config, const std::filesystem::path
                                Reporter& reporter) {
   const std::unique_ptr<Device> device = make_device(config);
   Evaluator evaluator(config, device->pool());
-  Runtime runtime(config, Purpose::kEvaluate, *device,
-                  measure_memory(config, Purpose::kEvaluate, num_threads(config)));
-  load_for_evaluation(checkpoint, tokenizer_fingerprint(config.data), runtime.language_model(),
-                      *device);
+  const MemoryTable memory = measure_memory(config, Purpose::kEvaluate, num_threads(config));
+  check_budget(config, memory, "smaller batch.micro_sequences or data.sequence_length help");
+  Runtime runtime(config, Purpose::kEvaluate, *device, memory);
+  const std::string differences = load_for_evaluation(
+      checkpoint, config, tokenizer_fingerprint(config), runtime.language_model(), *device);
+  if (!differences.empty()) {
+    reporter.warning("the model differs from that of the checkpoint: " + differences);
+  }
   reporter.info(concat("weights of ", checkpoint.string(), ", ", evaluator.num_sequences(),
                        " held-out sequences"));
   return evaluator.run(runtime);

@@ -58,7 +58,7 @@ struct GenerateOptions {
   double temperature = 0.8;  ///< 0: the likeliest token
   double top_p = 0.95;
   std::uint64_t seed = 0;
-  std::optional<std::filesystem::path> tokenizer;  ///< default: the one of the run's config
+  std::optional<std::filesystem::path> tokenizer = {};  ///< default: the one of the run's config
 };
 /// The text after the prompt; ends early at an end-of-text token.
 std::string generate(const GenerateOptions& options, Reporter& reporter);

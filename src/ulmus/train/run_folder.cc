@@ -25,10 +25,14 @@ RunFolder::RunFolder(const std::filesystem::path& dir) : dir_(made(dir)), lock_(
 
 LoggingReporter::LoggingReporter(Reporter& next, const std::filesystem::path& log_path,
                                  LogLevel level)
-    : next_(next), file_(log_path, std::ios::app), level_(level) {}
+    : next_(next), file_(log_path, std::ios::app), level_(level) {
+  if (!file_) fail_input("run.dir: cannot write ", log_path.string());
+}
 
 void LoggingReporter::keep(LogLevel level, std::string_view prefix, std::string_view line) {
-  if (level >= level_) file_ << prefix << line << '\n' << std::flush;
+  if (level < level_ || !file_) return;
+  file_ << prefix << line << '\n' << std::flush;
+  if (!file_) next_.warning("the log file cannot be written any more; it ends here");
 }
 
 void LoggingReporter::info(std::string_view line) {

@@ -132,11 +132,13 @@ void Runtime::end_step(double lr) {
   }
 }
 
-void Runtime::evaluate(const data::HostBatch& batch, double loss_tokens) {
+void Runtime::evaluate(const data::HostBatch& batch, std::int64_t first_sequence,
+                       double loss_tokens) {
   const ExecContext ctx = context();
-  const nn::StepScale scale = {.loss_tokens = loss_tokens, .routed_tokens = loss_tokens};
+  nn::StepScale scale = {.loss_tokens = loss_tokens, .routed_tokens = loss_tokens};
   for (std::int64_t begin = 0; begin < batch.num_sequences; begin += micro_sequences_) {
     const std::int64_t end = std::min(begin + micro_sequences_, batch.num_sequences);
+    scale.first_token = (first_sequence + begin) * batch.sequence_length;
     model_.forward_loss(buffers_.load(batch, begin, end, device_), scale, activations_, record_,
                         ctx);
   }
@@ -194,7 +196,7 @@ MemoryTable measure_memory(const Config& config, Purpose purpose, int threads) {
       blank_batch(config.batch.micro_sequences, config.data.sequence_length);
   runtime.initialize_parameters();
   if (purpose == Purpose::kTrain) runtime.train_step(batch, 1, 0.0);
-  runtime.evaluate(batch, 1.0);
+  runtime.evaluate(batch, 0, 1.0);
   return runtime.used();
 }
 

@@ -38,7 +38,8 @@ class Runtime {
   /// Its first half, without the update: gradients and record only.
   void accumulate_gradients(const data::HostBatch& batch, std::int64_t step);
   /// Adds the loss of all sequences of `batch` to the record, divided by `loss_tokens`.
-  void evaluate(const data::HostBatch& batch, double loss_tokens);
+  /// `first_sequence`: index of the batch's first one in the order of the evaluation.
+  void evaluate(const data::HostBatch& batch, std::int64_t first_sequence, double loss_tokens);
   void clear_record() { record_.clear(context()); }
   /// The one host read of a step.
   const model::StepRecord::Host& read_record();
@@ -46,7 +47,6 @@ class Runtime {
   ExecContext context() { return {.device = device_, .workspace = workspace_, .meter = meter_}; }
   const model::LanguageModel& language_model() const { return model_; }
   const model::StepRecord& record() const { return record_; }
-  bool has_optimizer() const { return optimizer_ != nullptr; }
   optim::Optimizer& optimizer() { return *optimizer_; }
   Device& device() { return device_; }
   Meter& meter() { return meter_; }

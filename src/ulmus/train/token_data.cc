@@ -1,5 +1,7 @@
 #include "ulmus/train/token_data.h"
 
+#include <xxhash.h>
+
 #include "ulmus/base/error.h"
 
 namespace ulmus::train {
@@ -24,12 +26,32 @@ data::TokenFiles open_all(const std::vector<std::filesystem::path>& paths) {
 
 }  // namespace
 
-std::optional<std::uint64_t> tokenizer_fingerprint(const DataConfig& config) {
-  if (config.tokenizer.empty()) return std::nullopt;
-  return data::Tokenizer::load(config.tokenizer).fingerprint();
+data::Tokenizer load_tokenizer(const std::filesystem::path& path, const model::ModelConfig& model) {
+  data::Tokenizer tokenizer = data::Tokenizer::load(path);
+  if (tokenizer.vocab_size() > model.vocab) {
+    fail_input("model.vocab = ", model.vocab, ": must be at least ", tokenizer.vocab_size(),
+               ", the tokens of ", path.string());
+  }
+  return tokenizer;
 }
 
-data::TokenFiles open_token_files(const DataConfig& config, std::string_view key,
+std::optional<std::uint64_t> tokenizer_fingerprint(const Config& config) {
+  if (config.data.tokenizer.empty()) return std::nullopt;
+  return load_tokenizer(config.data.tokenizer, config.model).fingerprint();
+}
+
+DataIdentity identify_data(const Config& config) {
+  DataIdentity identity = {.tokenizer = tokenizer_fingerprint(config), .train = std::nullopt};
+  if (config.data.train.empty()) return identity;
+  std::string hashes;
+  for (const auto& file : open_token_files(config, "data.train", config.data.train)) {
+    hashes += data::hash_text(file->hash()) + "\n";
+  }
+  identity.train = XXH3_64bits(hashes.data(), hashes.size());
+  return identity;
+}
+
+data::TokenFiles open_token_files(const Config& config, std::string_view key,
                                   const std::vector<std::filesystem::path>& paths) {
   data::TokenFiles files = open_all(paths);
   if (files.empty()) fail_input(key, " names no token file");
@@ -38,7 +60,7 @@ data::TokenFiles open_token_files(const DataConfig& config, std::string_view key
     if (!expected || !file->tokenizer() || file->tokenizer()->fingerprint == *expected) continue;
     fail_input(key, ": ", file->path().string(), " was made with another tokenizer (xxh3_64 ",
                data::hash_text(file->tokenizer()->fingerprint),
-               ") than data.tokenizer = ", config.tokenizer.string(), " (",
+               ") than data.tokenizer = ", config.data.tokenizer.string(), " (",
                data::hash_text(*expected), ")");
   }
   return files;

@@ -7,13 +7,12 @@
 #include <numeric>
 
 #include "ulmus/train/config_file.h"
+#include "ulmus/train/memory.h"
 #include "ulmus/train/token_data.h"
 
 namespace ulmus::train {
 
 namespace {
-
-constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -21,12 +20,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 /// Seconds that the meter saw in the operations of the token exchange.
 double exchange_seconds(const Meter& meter) {
+  const auto& names = parallel::LocalExchange::kOperations;
   double sum = 0.0;
   for (const MeterEntry& entry : meter.entries()) {
-    const bool belongs = entry.operation == "route_order" || entry.operation == "gather_rows" ||
-                         entry.operation == "combine_rows" || entry.operation == "gather_scalars" ||
-                         entry.operation == "collect_scalars";
-    if (belongs) sum += entry.seconds;
+    if (std::ranges::find(names, entry.operation) != names.end()) sum += entry.seconds;
   }
   return sum;
 }
@@ -50,32 +47,7 @@ std::string groups_text(const nn::ParameterSet& parameters, const OptimConfig& c
   return text;
 }
 
-void check_budget(const Config& config, const MemoryTable& memory) {
-  const bool is_given = config.memory.budget_gib > 0.0;
-  const double budget = is_given ? config.memory.budget_gib * kGibibyte
-                                 : static_cast<double>(available_memory_bytes());
-  if (static_cast<double>(memory.total_bytes()) <= budget) return;
-  fail_input(
-      "the run needs ",
-      fmt::format("{:.2f}", static_cast<double>(memory.total_bytes()) / kGibibyte), " GiB, ",
-      is_given ? "memory.budget_gib allows " : "the machine has free ",
-      fmt::format("{:.2f}", budget / kGibibyte),
-      " GiB; smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help\n",
-      memory_text(memory));
-}
-
 }  // namespace
-
-std::string memory_text(const MemoryTable& memory) {
-  std::string text;
-  for (int i = 0; i < kNumMemoryClasses; ++i) {
-    const auto memory_class = static_cast<MemoryClass>(i);
-    text += fmt::format("  {:<12} {:>10.1f} MiB\n", name_of(memory_class),
-                        static_cast<double>(memory[memory_class]) / 1048576.0);
-  }
-  return text + fmt::format("  {:<12} {:>10.1f} MiB", "total",
-                            static_cast<double>(memory.total_bytes()) / 1048576.0);
-}
 
 optim::Plan make_plan(const Config& config) {
   return {config.optim.phases, config.batch.tokens, config.data.sequence_length,
@@ -86,13 +58,12 @@ data::Loader make_training_loader(const Config& config, ThreadPool& pool) {
   std::vector<data::DataSource> sources;
   if (config.data.mix.empty()) {
     sources.push_back(
-        {.name = "train", .files = open_token_files(config.data, "data.train", config.data.train)});
+        {.name = "train", .files = open_token_files(config, "data.train", config.data.train)});
   } else {
     for (std::size_t i = 0; i < config.data.train.size(); ++i) {
-      sources.push_back(
-          {.name = config.data.train[i].string(),
-           .files = open_token_files(config.data, "data.train", {config.data.train[i]}),
-           .weight = config.data.mix[i]});
+      sources.push_back({.name = config.data.train[i].string(),
+                         .files = open_token_files(config, "data.train", {config.data.train[i]}),
+                         .weight = config.data.mix[i]});
     }
   }
   data::Loader loader(std::move(sources),
@@ -111,16 +82,18 @@ Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter)
       folder_(config.run.dir),
       reporter_(reporter, folder_.log_path(), config.run.log_level),
       plan_(make_plan(config)),
-      device_(make_device(config)),
-      loader_(make_training_loader(config, device_->pool())) {
+      device_(make_device(config)) {
+  // A run of no steps may do without training data.
+  if (!config.data.train.empty()) loader_.emplace(make_training_loader(config, device_->pool()));
   if (!config.data.eval.empty()) {
     evaluator_ = std::make_unique<Evaluator>(config, device_->pool());
   }
   memory_ = measure_memory(config, Purpose::kTrain, num_threads(config));
   flops_per_token_ = useful_flops_per_token(config);
-  check_budget(config, memory_);
+  check_budget(config, memory_,
+               "smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help");
   runtime_ = std::make_unique<Runtime>(config, Purpose::kTrain, *device_, memory_);
-  checkpointing_ = std::make_unique<Checkpointing>(config, *runtime_);
+  checkpointing_ = std::make_unique<Checkpointing>(config, *runtime_, identify_data(config));
   start();
 }
 
@@ -135,8 +108,12 @@ void Trainer::start() {
   } else {
     runtime_->initialize_parameters();
     if (!config_.checkpoint.load.empty()) {
-      checkpointing_->load_weights(config_.checkpoint.load, config_.checkpoint.load_optimizer);
+      const std::string differences =
+          checkpointing_->load_weights(config_.checkpoint.load, config_.checkpoint.load_optimizer);
       reporter_.info("weights of " + config_.checkpoint.load.string());
+      if (!differences.empty()) {
+        reporter_.warning("the model differs from that of checkpoint.load: " + differences);
+      }
     }
   }
   write_file_atomically(folder_.config_path(), to_toml(config_));
@@ -161,15 +138,16 @@ void Trainer::save() {
 TrainResult Trainer::run() try {
   if (plan_.num_steps() == 0 && saved_step_ < 0) save();
   if (position_.step < plan_.num_steps()) {
-    prefetcher_ = std::make_unique<data::Prefetcher>(loader_);
+    prefetcher_ = std::make_unique<data::Prefetcher>(*loader_, plan_.max_batch_sequences());
     prefetcher_->request(position_.data_position, plan_.batch_sequences(position_.step));
-    interval_ = {};
-    while (step() && stop_.signal.load() == 0) {
-    }
+    runtime_->meter().reset();
   }
+  while (position_.step < plan_.num_steps() && stop_.signal.load() == 0)
+    step();
+  // A signal that comes after the last step stops nothing.
+  const int signal = position_.step < plan_.num_steps() ? stop_.signal.load() : 0;
   if (saved_step_ != position_.step) save();
   report_load();
-  const int signal = stop_.signal.load();
   reporter_.info(fmt::format("{} at step {}, checkpoint {}", signal == 0 ? "done" : "stopped",
                              position_.step, newest_checkpoint_.string()));
   return {.step = position_.step,
@@ -193,8 +171,8 @@ void Trainer::report_load() {
   reporter_.info(lines);
 }
 
-/// One optimizer step. False after the last.
-bool Trainer::step() {
+/// One optimizer step.
+void Trainer::step() {
   const auto begin = Clock::now();
   const data::HostBatch& batch = prefetcher_->wait();
   interval_.data_s += seconds_since(begin);
@@ -209,13 +187,12 @@ bool Trainer::step() {
   position_.step = next;
   position_.tokens += batch.num_sequences * batch.sequence_length;
   position_.data_position += batch.num_sequences;
-  ++interval_.steps;
-  interval_.tokens += batch.num_sequences * batch.sequence_length;
   check_record(record_, batch.valid_tokens);
   const double step_s = seconds_since(begin);
+  close_step(batch.num_sequences * batch.sequence_length, step_s);
   seconds_per_step_ = seconds_per_step_ == 0.0 ? step_s : 0.9 * seconds_per_step_ + 0.1 * step_s;
   const double tokens = static_cast<double>(batch.num_sequences * batch.sequence_length);
-  if (evaluator_ && (is_due(config_.eval.every) || is_last())) eval_ = evaluator_->run(*runtime_);
+  if (evaluator_ && (is_due(config_.eval.every) || is_last())) evaluate();
   if (is_due(config_.run.log_every) || is_last() || eval_ || position_.step == 1) {
     log_step(record_, batch.valid_tokens, lr);
   }
@@ -228,7 +205,22 @@ bool Trainer::step() {
        .useful_gflops = tokens / seconds_per_step_ * flops_per_token_ / 1e9,
        .seconds_left = seconds_per_step_ * static_cast<double>(plan_.num_steps() - position_.step),
        .max_over_mean = worst_max_over_mean(record_)});
-  return !is_last();
+}
+
+/// Adds a step to the interval. Evaluation and saving do not belong to any.
+void Trainer::close_step(std::int64_t tokens, double step_s) {
+  Meter& meter = runtime_->meter();
+  ++interval_.steps;
+  interval_.tokens += tokens;
+  interval_.elapsed_s += step_s;
+  interval_.exchange_s += exchange_seconds(meter);
+  interval_.useful_flops += meter.useful_flops();
+  meter.reset();
+}
+
+void Trainer::evaluate() {
+  eval_ = evaluator_->run(*runtime_);
+  runtime_->meter().reset();
 }
 
 /// Laws 8 and 9: every route is accounted for, and a step without finite numbers is named.
@@ -269,27 +261,25 @@ void Trainer::report_nonfinite(const model::StepRecord::Host& record) {
 
 void Trainer::log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens,
                        double lr) {
-  const double elapsed_s = seconds_since(interval_.begin);
   const auto steps = static_cast<double>(interval_.steps);
-  const Meter& meter = runtime_->meter();
-  metrics_->write(metrics_line({.step = position_.step,
-                                .tokens = position_.tokens,
-                                .routed_tokens = static_cast<double>(valid_tokens),
-                                .lr = lr,
-                                .step_s = elapsed_s / steps,
-                                .data_s = interval_.data_s / steps,
-                                .exchange_s = exchange_seconds(meter) / steps,
-                                .tokens_per_s = static_cast<double>(interval_.tokens) / elapsed_s,
-                                .useful_gflops = meter.useful_flops() / elapsed_s / 1e9,
-                                .memory = memory_,
-                                .eval = eval_},
-                               record, config_.model));
+  metrics_->write(
+      metrics_line({.step = position_.step,
+                    .tokens = position_.tokens,
+                    .routed_tokens = static_cast<double>(valid_tokens),
+                    .lr = lr,
+                    .step_s = interval_.elapsed_s / steps,
+                    .data_s = interval_.data_s / steps,
+                    .exchange_s = interval_.exchange_s / steps,
+                    .tokens_per_s = static_cast<double>(interval_.tokens) / interval_.elapsed_s,
+                    .useful_gflops = interval_.useful_flops / interval_.elapsed_s / 1e9,
+                    .memory = memory_,
+                    .eval = eval_},
+                   record, config_.model));
   if (eval_) {
     reporter_.info(fmt::format("step {}: held-out loss {:.4f}, {:.4f} bits a byte", position_.step,
                                eval_->loss, eval_->bits_per_byte));
   }
   eval_.reset();
-  runtime_->meter().reset();
   interval_ = {};
 }
 

@@ -35,14 +35,18 @@ class Trainer {
   using Clock = std::chrono::steady_clock;
   /// Sums over the steps since the last line of metrics.
   struct Interval {
-    Clock::time_point begin = Clock::now();
     std::int64_t steps = 0;
     std::int64_t tokens = 0;
-    double data_s = 0.0;
+    double elapsed_s = 0.0;   ///< of the steps, data included
+    double data_s = 0.0;      ///< waited for the loader
+    double exchange_s = 0.0;  ///< moving rows to experts and back
+    double useful_flops = 0.0;
   };
 
   void start();
-  bool step();
+  void step();
+  void close_step(std::int64_t tokens, double step_s);
+  void evaluate();
   void check_record(const model::StepRecord::Host& record, std::int64_t valid_tokens);
   void report_nonfinite(const model::StepRecord::Host& record);
   void log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens, double lr);
@@ -57,7 +61,7 @@ class Trainer {
   LoggingReporter reporter_;
   optim::Plan plan_;
   std::unique_ptr<Device> device_;
-  data::Loader loader_;
+  std::optional<data::Loader> loader_;
   std::unique_ptr<Evaluator> evaluator_;
   MemoryTable memory_;
   std::unique_ptr<Runtime> runtime_;
@@ -73,8 +77,5 @@ class Trainer {
   double seconds_per_step_ = 0.0;
   double flops_per_token_ = 0.0;
 };
-
-/// The memory table as lines of text, for people.
-std::string memory_text(const MemoryTable& memory);
 
 }  // namespace ulmus::train

@@ -42,9 +42,10 @@ class TokenExchange {
   /// view means 1.
   virtual void combine(TensorView rows, ConstTensorView grouped, ConstTensorView weights,
                        const ExchangePlan& plan, const ExecContext& ctx) = 0;
-  /// One number for each route: [N, K] <-> [R].
+  /// One number for each route: of_row [R], the rows in use overwritten; of_route [N, K] in.
   virtual void dispatch_scalars(TensorView of_row, ConstTensorView of_route,
                                 const ExchangePlan& plan, const ExecContext& ctx) = 0;
+  /// The way back: of_route [N, K] overwritten, 0 for routes without a row; of_row [R] in.
   virtual void collect_scalars(TensorView of_route, ConstTensorView of_row,
                                const ExchangePlan& plan, const ExecContext& ctx) = 0;
 };

@@ -1,0 +1,34 @@
+#include "ulmus/train/memory.h"
+
+#include <fmt/format.h>
+
+#include "ulmus/base/error.h"
+#include "ulmus/device/device.h"
+
+namespace ulmus::train {
+
+std::string memory_text(const MemoryTable& memory) {
+  constexpr double kMebibyte = 1048576.0;
+  std::string text;
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    const auto memory_class = static_cast<MemoryClass>(i);
+    text += fmt::format("  {:<12} {:>10.1f} MiB\n", name_of(memory_class),
+                        static_cast<double>(memory[memory_class]) / kMebibyte);
+  }
+  return text + fmt::format("  {:<12} {:>10.1f} MiB", "total",
+                            static_cast<double>(memory.total_bytes()) / kMebibyte);
+}
+
+void check_budget(const Config& config, const MemoryTable& memory, std::string_view cure) {
+  constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+  const bool is_given = config.memory.budget_gib > 0.0;
+  const double budget = is_given ? config.memory.budget_gib * kGibibyte
+                                 : static_cast<double>(available_memory_bytes());
+  const auto needed = static_cast<double>(memory.total_bytes());
+  if (needed <= budget) return;
+  fail_input("this needs ", fmt::format("{:.2f}", needed / kGibibyte), " GiB, ",
+             is_given ? "memory.budget_gib allows " : "the machine has free ",
+             fmt::format("{:.2f}", budget / kGibibyte), " GiB; ", cure, "\n", memory_text(memory));
+}
+
+}  // namespace ulmus::train
