@@ -63,15 +63,20 @@ stage "5/7 training ($config)"
 
 stage "6/7 how fast, and how good?"
 # Useful floating-point operations of training against the best this machine does in dense products.
-ceiling=$("$ulmus" bench ceiling --json - 2>/dev/null |
-  sed -n 's/^  "gflops": \([0-9.]*\).*/\1/p' | head -n 1)
+ceiling=$("$ulmus" bench ceiling --json - 2>"$build/ceiling.log" |
+  sed -n 's/^  "gflops": \([0-9.]*\).*/\1/p' | head -n 1) || ceiling=
+[ -n "$ceiling" ] || echo "quickstart: no GEMM ceiling was measured ($build/ceiling.log)" >&2
 speeds='"throughput/tokens_per_s":[0-9.]*,"throughput/useful_gflops":[0-9.]*'
 grep -o "$speeds" "$run/metrics.jsonl" | awk -F '[:,]' -v ceiling="$ceiling" '
   { tokens += $2; gflops += $4 }
   END {
+    if (NR == 0) exit
     printf "speed: %.0f tokens/s, %.1f useful GFLOP/s", tokens / NR, gflops / NR
-    printf "; GEMM ceiling of this machine %.1f: %.2f of it\n", ceiling, gflops / NR / ceiling
-  }'
+    if (ceiling > 0) {
+      printf "; GEMM ceiling of this machine %.1f: %.2f of it", ceiling, gflops / NR / ceiling
+    }
+    print ""
+  }' || true
 echo "held-out text: the second half of Pride and Prejudice"
 "$ulmus" eval "$config" --checkpoint "$run"
 "$ulmus" data show "$tokens/train.tokens" --held-out "$tokens/heldout.tokens" | tail -n 4

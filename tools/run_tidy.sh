@@ -35,7 +35,7 @@ list_files() {
 # One translation unit for each changed file: its own, or the header's source file.
 units() {
   local file
-  list_files | grep -E '\.(h|cc)$' | while read -r file; do
+  list_files | { grep -E '\.(h|cc)$' || true; } | while read -r file; do
     if [ "${file%.h}" != "$file" ] && [ -f "${file%.h}.cc" ]; then
       echo "${file%.h}.cc"
     else

@@ -1,7 +1,11 @@
 #include "ulmus/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <numeric>
 #include <stdexcept>
 
@@ -57,6 +61,40 @@ TEST(ThreadPool, RethrowsAndStaysUsable) {
     if (thread_idx == 0) sum = 1;
   });
   EXPECT_EQ(sum, 1);
+}
+
+TEST(ThreadPool, ErrorsOfOneJobEndWithIt) {
+  ThreadPool pool(4);
+  try {
+    pool.run([](int thread_idx) {
+      if (thread_idx > 0) throw std::runtime_error(std::to_string(thread_idx));
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "1");  // the lowest thread's
+  }
+  EXPECT_NO_THROW(pool.run([](int) {}));
+}
+
+TEST(ThreadPool, ThreadsThatTheSystemRefusesAreAnErrorAndNoHang) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // A gibibyte of address space holds no 4,096 stacks.
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = pages * static_cast<rlim_t>(::getpagesize()) + (rlim_t{1} << 30U);
+    const rlimit limit = {most, most};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      const ThreadPool pool(4096);
+    } catch (const Error&) {
+      ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(ThreadPool, RefusesAJobInsideAJob) {

@@ -81,6 +81,17 @@ TEST(TextReader, GivesTheSameWithAnyBatchesAndThreads) {
   }
 }
 
+TEST(TextReader, ReadsMoreFilesThanMayBeOpenAtOnce) {
+  TestFolder folder;
+  constexpr int kFiles = 5000;
+  for (int i = 0; i < kFiles; ++i)
+    folder.write(std::to_string(10000 + i) + ".txt", std::to_string(i));
+  const std::vector<std::string> texts = read_all({folder.path()});
+  ASSERT_EQ(texts.size(), static_cast<std::size_t>(kFiles));
+  for (int i = 0; i < kFiles; ++i)
+    ASSERT_EQ(texts[static_cast<std::size_t>(i)], std::to_string(i));
+}
+
 TEST(TextReader, NamesFileAndLineOfWhatIsBroken) {
   TestFolder folder;
   const auto message = [&](std::string_view line) {

@@ -96,6 +96,17 @@ TEST_F(TokenizerTest, SavesWhatItLoads) {
   EXPECT_NE(plain_.fingerprint(), added_.fingerprint());
 }
 
+TEST_F(TokenizerTest, DeepNestingIsRefusedAndEndsNoStack) {
+  const std::string deep = R"({"version": "1.0", "model": {"vocab": {"a": )" +
+                           std::string(1000000, '[') + std::string(1000000, ']') + "}}}";
+  try {
+    Tokenizer::parse(deep, "deep.json");
+    FAIL() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("deep.json: nested deeper than 16"));
+  }
+}
+
 TEST_F(TokenizerTest, MayBeUsedFromSeveralThreads) {
   const std::string text = austen_excerpt().substr(0, 20000);
   const Ids expected = plain_.encode(text);

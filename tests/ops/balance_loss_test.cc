@@ -70,7 +70,6 @@ class BalanceTest : public testing::Test {
                           .counts = counts,
                           .score_sums = score_sums,
                           .previous = {},
-                          .top_k = static_cast<int>(top_k),
                           .step_tokens = static_cast<double>(tokens),
                           .weight = 1.0},
                          f.ctx);
@@ -277,7 +276,6 @@ TEST(BalanceScopes, SequencesAreWeighedByTheirTokens) {
                         .counts = f.tensor<std::int64_t>({3, 2}, {6, 2, 2, 0, 0, 0}),
                         .score_sums = f.f64({3, 2}, {3.0, 1.0, 0.4, 0.6, 0.0, 0.0}),
                         .previous = {},
-                        .top_k = 2,
                         .step_tokens = 5.0,
                         .weight = 0.1},
                        f.ctx);
@@ -303,7 +301,6 @@ TEST(BalanceScopes, StepUsesThePreviousCountsAndStartsUniform) {
                                   .score_sums = sums,
                                   .previous = f.zeros(DType::kI64, {4}),
                                   .source = BalanceCounts::kOfPreviousStep,
-                                  .top_k = 2,
                                   .step_tokens = 8.0,
                                   .weight = 2.0};
   balance_coefficients(args, f.ctx);

@@ -72,6 +72,18 @@ TEST_F(StepGateTest, ClippingIsAFactor) {
   EXPECT_EQ(field(GateField::kClip), 1.0);
 }
 
+TEST_F(StepGateTest, ANormWhoseSquareLeavesF32CountsAsNonFinite) {
+  step(1.0, 2e19);
+  EXPECT_EQ(reason(), GateReason::kNonfinite);
+  EXPECT_EQ(field(GateField::kUpdate), 0.0);
+  EXPECT_EQ(field(GateField::kBadTensor), -1.0);
+  step(1.0, 9e18);
+  EXPECT_EQ(reason(), GateReason::kNone);
+  options_.clip = 1.0;  // clipped, it does no harm
+  step(1.0, 2e19);
+  EXPECT_EQ(reason(), GateReason::kNone);
+}
+
 TEST_F(StepGateTest, NonFiniteNormNamesTheFirstTensor) {
   step(1.0, 1.0);
   const std::vector<double> windows = f_.values(windows_);

@@ -41,13 +41,18 @@ if [ -z "$deb" ]; then
     echo "$cache and run this again." >&2
     exit 1
   fi
-  if ! (cd "$cache" && apt-get -q download "$package" >download.log 2>&1); then
+  # Under its name only when it is whole.
+  rm -rf "$cache/download"
+  mkdir "$cache/download"
+  if ! (cd "$cache/download" && apt-get -q download "$package" >../download.log 2>&1); then
     cat "$cache/download.log" >&2
     echo "austen.sh: apt-get cannot download $package. Needed: Debian 12 or newer" >&2
     echo "(component main), the network, and package lists ('apt-get update' as root)." >&2
     echo "Or put Debian's ${package}_1.0.0-1_all.deb into $cache." >&2
     exit 1
   fi
+  mv "$cache/download"/*.deb "$cache"
+  rmdir "$cache/download"
   deb=$(find_package_file)
 fi
 
@@ -56,7 +61,11 @@ if ! command -v dpkg-deb >/dev/null 2>&1; then
   exit 1
 fi
 rm -rf "$cache/unpacked"
-dpkg-deb -x "$deb" "$cache/unpacked"
+if ! dpkg-deb -x "$deb" "$cache/unpacked"; then
+  rm -f "$deb"
+  echo "austen.sh: $deb was damaged and is removed; run this again" >&2
+  exit 1
+fi
 rdb=$(find "$cache/unpacked" -name Rdata.rdb | head -n 1)
 if [ -z "$rdb" ]; then
   echo "austen.sh: $deb holds no Rdata.rdb" >&2

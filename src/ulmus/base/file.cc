@@ -133,11 +133,18 @@ std::int64_t free_bytes(const std::filesystem::path& path) {
 FileLock::FileLock(const std::filesystem::path& path)
     : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
   if (fd_ < 0) fail_input("cannot write ", path.string(), ": ", reason());
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(fd_);
-    fail_input(path.parent_path().string(), " is in use by another process (lock ", path.string(),
-               "); wait for it or choose another folder");
-  }
+  int status = 0;
+  do {
+    status = ::flock(fd_, LOCK_EX | LOCK_NB);
+  } while (status != 0 && errno == EINTR);
+  if (status == 0) return;
+  const bool is_held = errno == EWOULDBLOCK;
+  const std::string why = reason();
+  ::close(fd_);
+  if (!is_held) fail_input("cannot lock ", path.string(), ": ", why);
+  fail_input(std::filesystem::absolute(path).parent_path().string(),
+             " is in use by another process (lock ", path.string(),
+             "); wait for it or choose another folder");
 }
 
 FileLock::~FileLock() {

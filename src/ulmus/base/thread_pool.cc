@@ -1,8 +1,10 @@
 #include "ulmus/base/thread_pool.h"
 
+#include <system_error>
 #include <utility>
 
 #include "ulmus/base/check.h"
+#include "ulmus/base/error.h"
 
 namespace ulmus {
 
@@ -12,13 +14,10 @@ namespace {
 // one leaves the core to others when there are more threads than cores.
 constexpr int kSpins = 2000;
 
-void pause_cpu() { std::atomic_signal_fence(std::memory_order_seq_cst); }
-
 template <class Atomic, class Value>
 void wait_while_equal(const Atomic& atomic, Value value) {
   for (int spin = 0; spin < kSpins; ++spin) {
     if (atomic.load(std::memory_order_acquire) != value) return;
-    pause_cpu();
   }
   while (atomic.load(std::memory_order_acquire) == value) {
     atomic.wait(value, std::memory_order_acquire);
@@ -32,12 +31,20 @@ ThreadPool::ThreadPool(int num_threads)
       errors_(static_cast<std::size_t>(num_threads > 0 ? num_threads : 1)) {
   ULMUS_CHECK(num_threads >= 1, "num_threads ", num_threads);
   threads_.reserve(static_cast<std::size_t>(num_threads - 1));
-  for (int thread_idx = 1; thread_idx < num_threads; ++thread_idx) {
-    threads_.emplace_back([this, thread_idx] { worker(thread_idx); });
+  try {
+    for (int thread_idx = 1; thread_idx < num_threads; ++thread_idx) {
+      threads_.emplace_back([this, thread_idx] { worker(thread_idx); });
+    }
+  } catch (const std::system_error& error) {
+    stop();
+    fail("the system starts ", threads_.size() + 1, " of ", num_threads, " threads: ", error.what(),
+         "; fewer threads help");
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_.store(true, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_acq_rel);
   generation_.notify_all();
@@ -67,9 +74,12 @@ void ThreadPool::run_erased(Job job, void* context) {
     wait_while_equal(pending_, left);
   }
   running_ = false;
+  std::exception_ptr first;
   for (std::exception_ptr& error : errors_) {
-    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    const std::exception_ptr own = std::exchange(error, nullptr);
+    if (!first) first = own;
   }
+  if (first) std::rethrow_exception(first);
 }
 
 void ThreadPool::worker(int thread_idx) {

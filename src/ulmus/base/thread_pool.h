@@ -69,6 +69,7 @@ class ThreadPool {
   using Job = void (*)(void* context, int thread_idx);
   void run_erased(Job job, void* context);
   void worker(int thread_idx);
+  void stop();
   void call(int thread_idx);
 
   int num_threads_;

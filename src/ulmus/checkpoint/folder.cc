@@ -32,14 +32,13 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 std::vector<fs::path> folders_in(const fs::path& dir) {
   std::vector<fs::path> folders;
   std::error_code error;
-  if (!fs::exists(dir, error)) return folders;
   fs::directory_iterator it(dir, error);
-  if (error) fail_input("cannot read folder ", dir.string(), ": ", error.message());
-  for (const fs::directory_iterator end; it != end; it.increment(error)) {
-    if (error) fail_input("cannot read folder ", dir.string(), ": ", error.message());
+  if (error == std::errc::no_such_file_or_directory) return folders;
+  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
     if (it->is_directory(ignored)) folders.push_back(it->path());
   }
+  if (error) fail_input("cannot read folder ", dir.string(), ": ", error.message());
   return folders;
 }
 

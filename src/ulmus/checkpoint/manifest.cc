@@ -9,7 +9,7 @@
 #include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
 #include "ulmus/base/file.h"
-#include "ulmus/checkpoint/strict_json.h"
+#include "ulmus/base/strict_json.h"
 
 namespace ulmus::checkpoint {
 

@@ -8,11 +8,11 @@
 
 #include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
+#include "ulmus/base/strict_json.h"
 #include "ulmus/checkpoint/finite.h"
 #include "ulmus/checkpoint/folder.h"
 #include "ulmus/checkpoint/info.h"
 #include "ulmus/checkpoint/safetensors.h"
-#include "ulmus/checkpoint/strict_json.h"
 #include "ulmus/checkpoint/tensor_hash.h"
 
 namespace ulmus::checkpoint {
@@ -271,6 +271,7 @@ LoadReport load(const fs::path& dir, std::span<const TensorRef> tensors, Device&
   const RefsByName refs = by_name(tensors);
   LoadReport report;
   report.manifest = with_way_out(dir, [&] { return manifest_of(dir); });
+  if (options.check_manifest) options.check_manifest(report.manifest);
   check_same_tensors(report.manifest, refs, options, dir);
   with_way_out(dir, [&] {
     for (const std::string& name : stray_files(dir, report.manifest)) {

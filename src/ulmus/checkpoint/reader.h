@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,9 @@ namespace ulmus::checkpoint {
 struct LoadOptions {
   /// Tensors of the checkpoint with one of these endings are not asked for and not read; all
   /// others must be. The two of tensor_ref.h leave the optimizer's moments out.
-  std::vector<std::string> left_out_suffixes;
+  std::vector<std::string> left_out_suffixes = {};
+  /// Called with the manifest before any tensor is compared or read; may throw.
+  std::function<void(const Manifest&)> check_manifest = {};
 };
 
 struct LoadReport {

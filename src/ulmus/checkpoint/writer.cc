@@ -11,11 +11,11 @@
 #include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
 #include "ulmus/base/file.h"
+#include "ulmus/base/strict_json.h"
 #include "ulmus/checkpoint/finite.h"
 #include "ulmus/checkpoint/folder.h"
 #include "ulmus/checkpoint/info.h"
 #include "ulmus/checkpoint/safetensors.h"
-#include "ulmus/checkpoint/strict_json.h"
 #include "ulmus/checkpoint/tensor_hash.h"
 
 namespace ulmus::checkpoint {

@@ -51,9 +51,10 @@ class CheckpointWriter {
   /// before leaves earlier checkpoints as they are; leftovers of a crash are removed here, by the
   /// next save. A checkpoint of the same step is replaced, atomically too.
   ///
-  /// Error, with nothing left behind: too little free space (checked before anything is written),
-  /// a value that is not finite (the tensor is named, law 9), a folder that cannot be written, a
-  /// name twice.
+  /// Error, with nothing left behind before the rename (after it the new checkpoint is there,
+  /// whole, even when flushing the folder or removing the old one fails): too little free space
+  /// (checked before anything is written), a value that is not finite (the tensor is named, law 9),
+  /// a folder that cannot be written, a name twice.
   SaveReport save(const std::filesystem::path& checkpoints_dir, const Manifest& facts,
                   std::span<const TensorRef> tensors, const Info& info, Device& device);
 

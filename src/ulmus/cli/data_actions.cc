@@ -1,4 +1,5 @@
 #include "ulmus/cli/data_actions.h"
+#include "ulmus/base/strict_json.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -112,7 +113,7 @@ int train_tokenizer(const DataOptions& options) {
                                 {"text_bytes", counts.num_text_bytes()},
                                 {"distinct_words", counts.num_words()},
                                 {"words_left_out", counts.num_left_out()},
-                                {"fingerprint", data::hash_text(tokenizer.fingerprint())}};
+                                {"fingerprint", hash_text(tokenizer.fingerprint())}};
   print_facts(fmt::format("{}: {} tokens, from {} of text with {} distinct words\n", options.output,
                           grouped_digits(tokenizer.vocab_size()),
                           bytes_text(counts.num_text_bytes()), grouped_digits(counts.num_words())),
@@ -146,7 +147,7 @@ int tokenize_texts(const DataOptions& options) {
                                 {"files", report.num_files},
                                 {"ignored_files", report.num_ignored_files},
                                 {"empty_documents", report.num_empty_documents},
-                                {"hash", data::hash_text(entry.hash)}};
+                                {"hash", hash_text(entry.hash)}};
   print_facts(fmt::format("{}: {} tokens in {} documents from {} files, {:.3f} bytes a token\n",
                           path, grouped_digits(entry.num_tokens),
                           grouped_digits(entry.num_documents), report.num_files, bytes_per_token),

@@ -147,6 +147,10 @@ double BigramModel::bigram(std::int32_t previous, std::int32_t token) const {
 BaselineReport score_baselines(const TokenFiles& train, const TokenFiles& eval, int vocab_size,
                                std::int64_t max_train_tokens) {
   const std::vector<std::int32_t> train_tokens = read_tokens(train, max_train_tokens);
+  if (train_tokens.size() < kFewestTokens) {
+    fail_input(train.front()->path().string(), ": ", train_tokens.size(),
+               " tokens are too few to count; at least ", kFewestTokens, " are needed");
+  }
   const BigramModel model(train_tokens, vocab_size);
   BaselineReport report;
   report.num_train_tokens = static_cast<std::int64_t>(train_tokens.size());

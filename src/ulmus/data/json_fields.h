@@ -8,21 +8,13 @@
 #include <string_view>
 
 #include "ulmus/base/error.h"
+#include "ulmus/base/strict_json.h"
 
 /// Reading JSON files that nobody vouches for: every mistake is an InputError that names the file
 /// and the place. For sources only; it pulls in the JSON library.
 namespace ulmus::data {
 
 using Json = nlohmann::json;
-
-/// The document in `text`, or an InputError "NAME: is not valid JSON: ...".
-inline Json parse_json(std::string_view text, std::string_view name) {
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail_input(name, ": is not valid JSON: ", error.what());
-  }
-}
 
 /// A JSON object together with where it was found, for messages.
 class JsonFields {
@@ -33,7 +25,7 @@ class JsonFields {
   }
 
   const std::string& place() const { return place_; }
-  std::string place(std::string_view key) const { return concat(place_, ": \"", key, "\""); }
+  std::string place(std::string_view key) const { return concat(place_, ": ", printable(key)); }
 
   /// Null or absent.
   bool is_absent(std::string_view key) const {
@@ -70,7 +62,7 @@ class JsonFields {
                        value.get<std::uint64_t>() <=
                            static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
     if (!fits || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high) {
-      fail_input(place(key), " is ", value.dump(-1, ' ', true, Json::error_handler_t::replace),
+      fail_input(place(key), " is ", value.is_number() ? value.dump() : value.type_name(),
                  ", not an integer in ", low, "..", high);
     }
     return value.get<std::int64_t>();
@@ -84,7 +76,7 @@ class JsonFields {
         found = found || key == item.key();
       if (found) continue;
       const std::string nearest = nearest_name(item.key(), known);
-      fail_input(place_, ": unknown key \"", item.key(), "\"",
+      fail_input(place_, ": unknown key ", printable(item.key()),
                  nearest.empty() ? std::string() : concat("; did you mean \"", nearest, "\"?"));
     }
   }

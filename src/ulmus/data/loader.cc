@@ -49,7 +49,6 @@ std::int64_t HostBatch::valid_tokens_of(std::int64_t begin, std::int64_t end) co
 Loader::Loader(std::vector<DataSource> sources, const LoaderOptions& options) : options_(options) {
   std::vector<SampledSource> sampled;
   for (DataSource& source : sources) {
-    names_.push_back(source.name);
     instances_.emplace_back(std::move(source.files), options.sequence_length, options.packing,
                             options.leftover);
     num_instances_ += instances_.back().size();

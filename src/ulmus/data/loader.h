@@ -85,7 +85,6 @@ class Loader {
 
  private:
   LoaderOptions options_;
-  std::vector<std::string> names_;
   std::vector<Instances> instances_;
   std::vector<Sampler> sampler_;  // one with kShuffled
   std::int64_t num_instances_ = 0;

@@ -18,28 +18,13 @@ constexpr std::string_view kFormat = "ulmus token files";
 constexpr std::int64_t kFormatVersion = 1;
 constexpr std::int64_t kLargestCount = std::int64_t{1} << 53;  // exact in every JSON reader
 
-std::uint64_t read_hash(const JsonFields& fields, std::string_view key) {
-  const std::string text = fields.string(key);
-  std::uint64_t value = 0;
-  const bool hex = text.size() == 16 && std::all_of(text.begin(), text.end(), [&](char c) {
-                     const bool digit = c >= '0' && c <= '9';
-                     const bool letter = c >= 'a' && c <= 'f';
-                     if (digit || letter) {
-                       value =
-                           (value << 4U) | static_cast<unsigned>(digit ? c - '0' : c - 'a' + 10);
-                     }
-                     return digit || letter;
-                   });
-  if (!hex) fail_input(fields.place(key), " is \"", text, "\", not 16 hexadecimal digits");
-  return value;
-}
-
 /// A plain name: a manifest from elsewhere must not make us open files outside its folder.
 std::string read_name(const JsonFields& fields, std::string_view key) {
   std::string name = fields.string(key);
   const bool plain = !name.empty() && name.find('/') == std::string::npos &&
                      name.find('\0') == std::string::npos && name != "." && name != "..";
-  if (!plain) fail_input(fields.place(key), " is \"", name, "\", not the plain name of a file");
+  if (!plain)
+    fail_input(fields.place(key), " is ", printable(name), ", not the plain name of a file");
   return name;
 }
 
@@ -48,7 +33,7 @@ TokenType read_type(const JsonFields& fields) {
   for (const TokenType type : {TokenType::kUint16, TokenType::kUint32}) {
     if (name == token_type_name(type)) return type;
   }
-  fail_input(fields.place("dtype"), " is \"", name, "\"; allowed: uint16, uint32");
+  fail_input(fields.place("dtype"), " is ", printable(name), "; allowed: uint16, uint32");
 }
 
 TokenFileEntry read_entry(const Json& json, const std::string& place) {
@@ -63,9 +48,9 @@ TokenFileEntry read_entry(const Json& json, const std::string& place) {
   entry.num_documents = fields.integer("documents", 1, entry.num_tokens);
   entry.text_bytes = fields.integer("text_bytes", 0, kLargestCount);
   entry.num_bytes = fields.integer("bytes", 1, kLargestCount);
-  entry.hash = read_hash(fields, "xxh3_64");
+  entry.hash = hash_field(json, "xxh3_64", place);
   entry.index_bytes = fields.integer("index_bytes", 1, kLargestCount);
-  entry.index_hash = read_hash(fields, "index_xxh3_64");
+  entry.index_hash = hash_field(json, "index_xxh3_64", place);
   if (entry.num_bytes != entry.num_tokens * token_type_bytes(entry.type)) {
     fail_input(place, ": ", entry.num_tokens, " tokens of ", token_type_name(entry.type),
                " do not make ", entry.num_bytes, " bytes");
@@ -77,7 +62,7 @@ TokenizerFacts read_facts(const Json& json, const std::string& place) {
   const JsonFields fields(json, place);
   fields.refuse_unknown({"xxh3_64", "vocab", "end_of_text"});
   TokenizerFacts facts;
-  facts.fingerprint = read_hash(fields, "xxh3_64");
+  facts.fingerprint = hash_field(json, "xxh3_64", place);
   facts.vocab_size =
       static_cast<int>(fields.integer("vocab", 1, std::numeric_limits<std::int32_t>::max()));
   facts.end_of_text_id = static_cast<std::int32_t>(
@@ -102,7 +87,7 @@ TokenizerFacts facts_of(const Tokenizer& tokenizer) {
 }
 
 Manifest Manifest::parse(std::string_view json, std::string_view name) {
-  const Json document = parse_json(json, name);
+  const Json document = parse_strict_json(json, name);
   const JsonFields root(document, std::string(name));
   if (root.string("format") != kFormat) fail_input(root.place("format"), " is not ", kFormat);
   root.integer("version", kFormatVersion, kFormatVersion);
@@ -178,14 +163,6 @@ void Manifest::put(const TokenFileEntry& entry) {
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
-}
-
-std::string hash_text(std::uint64_t hash) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text(16, '0');
-  for (std::size_t i = 0; i < text.size(); ++i)
-    text[15 - i] = kDigits[(hash >> (4 * i)) & 15U];
-  return text;
 }
 
 }  // namespace ulmus::data

@@ -66,7 +66,4 @@ struct Manifest {
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes);
 
-/// 16 hexadecimal digits.
-std::string hash_text(std::uint64_t hash);
-
 }  // namespace ulmus::data

@@ -114,12 +114,15 @@ std::span<const std::string_view> TextReader::next() {
   return texts_;
 }
 
+/// Files that are mapped at once: the kernel allows a process some 65,000 maps.
+constexpr std::size_t kMaxOpenFiles = 4096;
+
 /// Fills raw_ with the documents of a batch; false at the end.
 bool TextReader::gather() {
   // Views into the file that is still being read must outlive this batch; the others are done.
   if (!open_.empty()) open_.erase(open_.begin(), open_.end() - 1);
   gathered_bytes_ = 0;
-  while (gathered_bytes_ < batch_bytes_) {
+  while (gathered_bytes_ < batch_bytes_ && open_.size() < kMaxOpenFiles) {
     if (!rest_.empty()) {
       take_lines(batch_bytes_);
       continue;

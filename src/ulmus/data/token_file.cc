@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ulmus/base/check.h"
+#include "ulmus/base/strict_json.h"
 #include "ulmus/data/index_format.h"
 
 namespace ulmus::data {

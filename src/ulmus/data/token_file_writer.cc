@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ulmus/base/check.h"
+#include "ulmus/base/strict_json.h"
 #include "ulmus/data/index_format.h"
 #include "ulmus/data/token_file.h"
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "ulmus/base/error.h"
+#include "ulmus/base/strict_json.h"
 #include "ulmus/data/pretokenizer.h"
 
 namespace ulmus::data {

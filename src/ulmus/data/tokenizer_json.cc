@@ -185,7 +185,7 @@ void append_added(std::string& out, const AddedToken& token) {
 }  // namespace
 
 Tokenizer Tokenizer::parse(std::string_view json, std::string_view name) {
-  const Json document = parse_json(json, name);
+  const Json document = parse_strict_json(json, name);
   const JsonFields root(document, std::string(name));
   check_surroundings(root);
   const JsonFields model(root.at("model"), root.place("model"));

@@ -68,6 +68,16 @@ std::int64_t number_in(const char* path, std::int64_t otherwise) {
   return file >> number ? number : otherwise;
 }
 
+/// Pages of files in the control group that the kernel would drop before it refuses memory.
+std::int64_t file_cache_bytes() {
+  std::ifstream file("/sys/fs/cgroup/memory.stat");
+  std::string name;
+  for (std::int64_t bytes = 0; file >> name >> bytes;) {
+    if (name == "inactive_file") return bytes;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::int64_t available_memory_bytes() {
@@ -80,7 +90,8 @@ std::int64_t available_memory_bytes() {
   }
   const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", kUnlimited);
   if (limit != kUnlimited) {
-    available = std::min(available, limit - number_in("/sys/fs/cgroup/memory.current", 0));
+    const std::int64_t used = number_in("/sys/fs/cgroup/memory.current", 0) - file_cache_bytes();
+    available = std::min(available, std::max<std::int64_t>(limit - used, 0));
   }
   return available;
 }

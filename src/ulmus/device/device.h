@@ -102,7 +102,8 @@ std::unique_ptr<Device> make_meta_device(int num_threads);
 int available_threads();
 
 /// Bytes of memory that the system could hand out now without swapping (MemAvailable), or the
-/// room left in the process's cgroup when that is less.
+/// room left in the container's control group (the root of the cgroup v2 tree that the process
+/// sees) when that is less.
 std::int64_t available_memory_bytes();
 
 }  // namespace ulmus

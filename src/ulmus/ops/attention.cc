@@ -55,6 +55,10 @@ void attention_forward(const AttentionForwardArgs& args, const ExecContext& ctx)
   door.apart("out", args.out, "q", args.q);
   door.apart("out", args.out, "k", args.k);
   door.apart("out", args.out, "v", args.v);
+  door.apart("lse", args.lse, "out", args.out);
+  door.apart("lse", args.lse, "q", args.q);
+  door.apart("lse", args.lse, "k", args.k);
+  door.apart("lse", args.lse, "v", args.v);
   book_and_run(
       slot, args,
       {.useful_flops = flops_of(args, 4.0),
@@ -73,6 +77,19 @@ void attention_backward(const AttentionBackwardArgs& args, const ExecContext& ct
   door.operand("grad_k", args.grad_k, dtype, args.k.shape());
   door.operand("grad_v", args.grad_v, dtype, args.k.shape());
   door.operand("grad_out", args.grad_out, dtype, args.q.shape());
+  for (const auto& [name, grad] : {std::pair("grad_q", ConstTensorView(args.grad_q)),
+                                   std::pair("grad_k", ConstTensorView(args.grad_k)),
+                                   std::pair("grad_v", ConstTensorView(args.grad_v))}) {
+    door.apart(name, grad, "grad_out", args.grad_out);
+    door.apart(name, grad, "q", args.q);
+    door.apart(name, grad, "k", args.k);
+    door.apart(name, grad, "v", args.v);
+    door.apart(name, grad, "out", args.out);
+    door.apart(name, grad, "lse", args.lse);
+  }
+  door.apart("grad_q", args.grad_q, "grad_k", args.grad_k);
+  door.apart("grad_q", args.grad_q, "grad_v", args.grad_v);
+  door.apart("grad_k", args.grad_k, "grad_v", args.grad_v);
   book_and_run(
       slot, args,
       {.useful_flops = flops_of(args, 8.0),

@@ -54,6 +54,7 @@ std::int64_t attention_forward_scratch_bytes(const AttentionForwardArgs& args, i
 ///   grad_q              [N, H, P]  out, overwritten
 ///   grad_k, grad_v      [N, G, P]  out, overwritten; summed in a fixed order
 ///   grad_out, q, k, v, out, lse, first_key: in, as in the forward call
+/// No output may share memory with another operand.
 struct AttentionBackwardArgs {
   TensorView grad_q;
   TensorView grad_k;

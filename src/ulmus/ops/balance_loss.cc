@@ -18,8 +18,6 @@ void balance_coefficients(const BalanceCoefficientsArgs& args, const ExecContext
   if (args.source == BalanceCounts::kOfPreviousStep) {
     door.operand("previous", args.previous, DType::kI64, {num_experts});
   }
-  door.require(args.top_k > 0 && args.top_k <= num_experts, "top_k is ", args.top_k,
-               ", expected 1 to ", num_experts);
   door.require(args.step_tokens > 0.0, "step_tokens is ", args.step_tokens,
                ", expected more than 0");
   const double moved = bytes_of(args.coefficients, args.counts, args.score_sums, args.previous) +

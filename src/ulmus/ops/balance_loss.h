@@ -31,7 +31,6 @@ struct BalanceCoefficientsArgs {
   ConstTensorView score_sums;
   ConstTensorView previous;
   BalanceCounts source = BalanceCounts::kOfGroup;
-  int top_k = 1;
   double step_tokens = 1.0;
   double weight = 0.0;
 };

@@ -8,7 +8,8 @@
 namespace ulmus::ops {
 
 /// A kernel sees checked arguments and scratch of the size that the front door priced (u8, empty
-/// when none). It enqueues; it neither allocates, synchronises nor prints.
+/// when none). It enqueues; it neither synchronises nor prints, and allocates only in the oracle,
+/// whose loops are for tests and checks (precision.compute = "fp64"), not for speed.
 template <class Args>
 using Kernel = void (*)(const Args& args, TensorView scratch, const ExecContext& ctx);
 

@@ -24,10 +24,14 @@ enum class GateReason : std::uint8_t { kNone, kNonfinite, kSkipLoss, kSkipNorm }
 /// Steps that the rolling statistics of skip-step look back on.
 inline constexpr std::int64_t kSkipWindow = 128;
 
+/// The square of a larger gradient would leave f32, and with it AdamW's second moment.
+inline constexpr double kLargestGateNorm = 1e19;
+
 /// Decides about the update of this step, on the device.
 ///
 ///   norm = sqrt(sum of norm_sums in ascending order)
-///   non-finite loss or norm: no update (kNonfinite); windows and count stay as they are
+///   non-finite loss or norm, or a norm after clipping above kLargestGateNorm: no update
+///   (kNonfinite); windows and count stay as they are
 ///   skip-step (skip_sigma > 0, at least kSkipWindow / 2 entries): no update when loss or norm is
 ///   above mean + skip_sigma * std (population) of its window
 ///   both values enter the windows whenever they are finite

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <utility>
 
+#include "ulmus/base/strict_json.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/run_folder.h"
 #include "ulmus/train/token_data.h"
@@ -76,8 +77,8 @@ void check_data(const checkpoint::Manifest& manifest, std::string_view name,
   if (!hash || found == manifest.integers.end() || found->second.size() != 1) return;
   const auto kept = std::bit_cast<std::uint64_t>(found->second.front());
   if (kept == *hash) return;
-  fail_input(dir.string(), " was trained with another ", key, " (xxh3_64 ", data::hash_text(kept),
-             ") than the one given (", data::hash_text(*hash), ")");
+  fail_input(dir.string(), " was trained with another ", key, " (xxh3_64 ", hash_text(kept),
+             ") than the one given (", hash_text(*hash), ")");
 }
 
 /// A checkpoint without biases stands for biases of 0.
@@ -204,11 +205,13 @@ void Checkpointing::restore_state(const checkpoint::Manifest& manifest,
 }
 
 RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
-  const checkpoint::Manifest manifest = checkpoint::read_manifest(dir / "manifest.json");
-  check_resume(manifest.configuration, config_);
-  check_data(manifest, kTokenizerKey, data_.tokenizer, "data.tokenizer", dir);
-  check_data(manifest, kTrainKey, data_.train, "data.train", dir);
-  const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device());
+  const auto check = [&](const checkpoint::Manifest& manifest) {
+    check_resume(manifest.configuration, config_);
+    check_data(manifest, kTokenizerKey, data_.tokenizer, "data.tokenizer", dir);
+    check_data(manifest, kTrainKey, data_.train, "data.train", dir);
+  };
+  const auto report =
+      checkpoint::load(dir, training_refs(runtime_), runtime_.device(), {.check_manifest = check});
   restore_state(report.manifest, dir);
   return {.step = report.manifest.step,
           .tokens = report.manifest.tokens,

@@ -68,11 +68,11 @@ void read_fields(Item& item, const ConfigValue& value, const std::string& key,
         names.push_back(known.name);
       }
       const std::string near = nearest_name(name, names);
-      fail_value(
-          member, "unknown key " + key + "." + name,
-          (near.empty() ? "" : "; did you mean " + near + "?") + "; it has " + join_names(names));
+      fail_value(member, concat("unknown key ", key, ".", name),
+                 concat(near.empty() ? "" : concat("; did you mean ", near, "?"), "; it has ",
+                        join_names(names)));
     }
-    field->read(item, member, key + "." + name);
+    field->read(item, member, concat(key, ".", name));
   }
 }
 

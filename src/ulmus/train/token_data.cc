@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "ulmus/base/error.h"
+#include "ulmus/base/strict_json.h"
 
 namespace ulmus::train {
 namespace {
@@ -45,7 +46,7 @@ DataIdentity identify_data(const Config& config) {
   if (config.data.train.empty()) return identity;
   std::string hashes;
   for (const auto& file : open_token_files(config, "data.train", config.data.train)) {
-    hashes += data::hash_text(file->hash()) + "\n";
+    hashes += hash_text(file->hash()) + "\n";
   }
   identity.train = XXH3_64bits(hashes.data(), hashes.size());
   return identity;
@@ -59,9 +60,9 @@ data::TokenFiles open_token_files(const Config& config, std::string_view key,
   for (const auto& file : files) {
     if (!expected || !file->tokenizer() || file->tokenizer()->fingerprint == *expected) continue;
     fail_input(key, ": ", file->path().string(), " was made with another tokenizer (xxh3_64 ",
-               data::hash_text(file->tokenizer()->fingerprint),
+               hash_text(file->tokenizer()->fingerprint),
                ") than data.tokenizer = ", config.data.tokenizer.string(), " (",
-               data::hash_text(*expected), ")");
+               hash_text(*expected), ")");
   }
   return files;
 }

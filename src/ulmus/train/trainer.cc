@@ -249,6 +249,9 @@ void Trainer::report_nonfinite(const model::StepRecord::Host& record) {
   const std::string where =
       bad >= 0 && bad < static_cast<std::int64_t>(parameters.size())
           ? "the gradient of " + parameters[static_cast<std::size_t>(bad)].name
+      : std::isfinite(record.loss_ce)
+          ? fmt::format("the gradient norm {:.3g} is too large for f32: its square",
+                        record.gate_field(ops::GateField::kNorm))
           : std::string("the loss");
   const auto in_row = static_cast<std::int64_t>(record.gate_field(ops::GateField::kNonfiniteInRow));
   reporter_.warning(fmt::format("step {} skipped: {} is not finite", position_.step, where));

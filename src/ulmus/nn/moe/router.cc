@@ -89,7 +89,6 @@ void Router::balance(const Batch& batch, const StepScale& scale, const Saved& sa
        .previous = buffers_.previous_counts,
        .source = config_.balance_scope == BalanceScope::kStep ? ops::BalanceCounts::kOfPreviousStep
                                                               : ops::BalanceCounts::kOfGroup,
-       .top_k = config_.top_k,
        .step_tokens = scale.routed_tokens,
        .weight = config_.balance_weight},
       ctx);

@@ -78,7 +78,7 @@ void rescale(QueryStrip& strip, const F32x8* maximum, std::int64_t width) {
 /// Scores (in powers of two) to 2^(score - maximum), with the running maximum and sum brought up to
 /// date.
 template <int kVectors>
-void soften(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_t width) {
+void online_softmax(QueryStrip& strip, float* scores, std::int64_t num_keys, std::int64_t width) {
   F32x8 maximum[kVectors];
   for (int v = 0; v < kVectors; ++v)
     maximum[v] = strip.maximum[v];
@@ -120,7 +120,7 @@ void attend(QueryStrip& strip, float* scores, const float* k, const float* v, Ke
                  .k = sizes.width,
                  .columns = kColumns});
   if (!strip.mask.all_see(keys)) mask_scores<kVectors>(strip.mask, scores, keys);
-  soften<kVectors>(strip, scores, num_keys, sizes.width);
+  online_softmax<kVectors>(strip, scores, num_keys, sizes.width);
   strip_product({.c = strip.out,
                  .a = v,
                  .a_row = 1,

@@ -124,9 +124,9 @@ struct StripState {
 
 /// One key: scores to probabilities, gradients of probabilities to those of scores.
 template <bool kHides>
-[[gnu::always_inline]] inline void soften_row(const StripState& state, const StripMask& mask,
-                                              std::int64_t key, float* probability,
-                                              float* grad_score, float scale) {
+[[gnu::always_inline]] inline void softmax_row(const StripState& state, const StripMask& mask,
+                                               std::int64_t key, float* probability,
+                                               float* grad_score, float scale) {
   const float scale2 = scale * kLog2E;
 #pragma GCC unroll 2
   for (std::int64_t v = 0; v < kStripVectors; ++v) {
@@ -137,8 +137,8 @@ template <bool kHides>
   }
 }
 
-void soften(const QueryTile& queries, std::int64_t strip, KeyRange keys, float* probability,
-            float* grad_score, float scale) {
+void softmax_tile(const QueryTile& queries, std::int64_t strip, KeyRange keys, float* probability,
+                  float* grad_score, float scale) {
   const StripMask& mask = queries.masks[static_cast<std::size_t>(strip)];
   StripState state;
   for (std::int64_t v = 0; v < kStripVectors; ++v) {
@@ -154,11 +154,11 @@ void soften(const QueryTile& queries, std::int64_t strip, KeyRange keys, float* 
   };
   const KeyRange open = mask.seen_by_all(keys);
   const auto hiding = [&](std::int64_t j, float* p, float* ds) {
-    soften_row<true>(state, mask, j, p, ds, scale);
+    softmax_row<true>(state, mask, j, p, ds, scale);
   };
   rows(keys.begin, open.begin, hiding);
   rows(open.begin, open.end, [&](std::int64_t j, float* p, float* ds) {
-    soften_row<false>(state, mask, j, p, ds, scale);
+    softmax_row<false>(state, mask, j, p, ds, scale);
   });
   rows(open.end, keys.end, hiding);
 }
@@ -205,9 +205,9 @@ Cells form_scores(const Backward& call, const QueryTile& queries, KeyRange keys,
     product.a = v + rows.begin * sizes.k_stride();
     product.b = buffers.grad_out + s * kStripColumns * sizes.width;
     strip_product(product);
-    soften(queries, s, {keys.begin + rows.begin, keys.begin + rows.end},
-           probability + rows.begin * kQueryTile, grad_score + rows.begin * kQueryTile,
-           static_cast<float>(call.args.scale));
+    softmax_tile(queries, s, {keys.begin + rows.begin, keys.begin + rows.end},
+                 probability + rows.begin * kQueryTile, grad_score + rows.begin * kQueryTile,
+                 static_cast<float>(call.args.scale));
   }
   return cells;
 }

@@ -14,7 +14,7 @@ namespace {
 /// vectors of b and one of a fill the 16 registers.
 constexpr int kMaxTileRows = 6;
 /// An output that is added to is asked for two tiles before it is read.
-constexpr std::int64_t kRowsAhead = 2 * kMaxTileRows;
+constexpr std::int64_t kRowsAhead = std::int64_t{2} * kMaxTileRows;
 /// A packed panel: 128 terms of two strips are half of a first-level cache.
 constexpr std::int64_t kPanelTerms = 128;
 constexpr std::int64_t kPanelColumns = 2 * kStripColumns;

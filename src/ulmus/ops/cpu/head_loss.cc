@@ -76,8 +76,8 @@ void multiply(float* z, std::int64_t n, float factor) {
 enum class RowResult : std::uint8_t { kLossOnly, kGradient };
 
 /// One row of logits, which becomes dz where gradients are wanted.
-RowLoss soften_row(float* z, std::int64_t n, std::int32_t target, const HeadLossArgs& args,
-                   RowResult result) {
+RowLoss softmax_row(float* z, std::int64_t n, std::int32_t target, const HeadLossArgs& args,
+                    RowResult result) {
   if (target < 0) {
     if (result == RowResult::kGradient) std::fill_n(z, n, 0.0F);
     return {};
@@ -114,7 +114,7 @@ class HeadLoss {
     for (std::int64_t begin = 0; begin < num_rows_; begin += chunk_rows_) {
       const std::int64_t rows = std::min(chunk_rows_, num_rows_ - begin);
       form_logits(begin, rows);
-      soften(begin, rows);
+      softmax_rows(begin, rows);
       for (std::int64_t i = 0; i < rows; ++i) {
         total.cross_entropy += row_losses_[i].cross_entropy;
         total.lse_squared += row_losses_[i].lse_squared;
@@ -143,12 +143,12 @@ class HeadLoss {
                   pool_);
   }
 
-  void soften(std::int64_t begin, std::int64_t rows) {
+  void softmax_rows(std::int64_t begin, std::int64_t rows) {
     const RowResult result = args_.grad_x.is_empty() ? RowResult::kLossOnly : RowResult::kGradient;
     const std::int32_t* const targets = args_.targets.data<std::int32_t>() + begin;
     pool_.for_items(rows, [&](std::int64_t i, int) {
       row_losses_[i] =
-          soften_row(logits_ + i * vocabulary_, vocabulary_, targets[i], args_, result);
+          softmax_row(logits_ + i * vocabulary_, vocabulary_, targets[i], args_, result);
     });
   }
 

@@ -10,12 +10,6 @@ namespace ulmus::ops::cpu {
 
 namespace {
 
-std::int64_t rows_in_use(const ConstTensorView& row_count, std::int64_t num_rows) {
-  const std::int64_t count = *row_count.data<std::int32_t>();
-  ULMUS_DCHECK(count >= 0 && count <= num_rows, "row count ", count, " of ", num_rows, " rows");
-  return count;
-}
-
 /// One token of combine_rows.
 struct CombineRow {
   float* out;

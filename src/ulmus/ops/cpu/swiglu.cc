@@ -8,13 +8,6 @@ namespace ulmus::ops::cpu {
 
 namespace {
 
-std::int64_t rows_in_use(const ConstTensorView& row_count, std::int64_t num_rows) {
-  if (row_count.is_empty()) return num_rows;
-  const std::int64_t count = *row_count.data<std::int32_t>();
-  ULMUS_DCHECK(count >= 0 && count <= num_rows, "row count ", count, " of ", num_rows, " rows");
-  return count;
-}
-
 [[gnu::always_inline]] inline F32x8 gated(F32x8 gate, F32x8 up) {
   return gate * sigmoid(gate) * up;
 }

@@ -68,7 +68,9 @@ void step_gate(const StepGateArgs& args, TensorView /*scratch*/, const ExecConte
   for (std::int64_t b = 0; b < args.norm_sums.dim(0); ++b)
     norm_sq += sums[b];
   const double norm = std::sqrt(norm_sq);
-  const bool is_finite = std::isfinite(loss) && std::isfinite(norm);
+  const double used_norm = args.clip > 0.0 ? std::min(norm, args.clip) : norm;
+  const bool is_finite =
+      std::isfinite(loss) && std::isfinite(norm) && used_norm <= kLargestGateNorm;
   const GateReason reason = is_finite ? judge(loss, norm, args) : GateReason::kNonfinite;
   const bool updates = reason == GateReason::kNone;
   const bool clips = args.clip > 0.0 && is_finite && norm > args.clip;

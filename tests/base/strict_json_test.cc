@@ -1,4 +1,4 @@
-#include "ulmus/checkpoint/strict_json.h"
+#include "ulmus/base/strict_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "ulmus/base/error.h"
 #include "ulmus/base/philox.h"
 
-namespace ulmus::checkpoint {
+namespace ulmus {
 namespace {
 
 using ::testing::HasSubstr;
@@ -107,4 +107,4 @@ TEST(JsonString, EscapesAndRefusesWhatIsNotUtf8) {
 }
 
 }  // namespace
-}  // namespace ulmus::checkpoint
+}  // namespace ulmus

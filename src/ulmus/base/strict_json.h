@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace ulmus::checkpoint {
+namespace ulmus {
 
 /// JSON of files that nobody vouches for, and the canonical form in which ours are written.
 /// `place` names the file (and the part of it) in messages. All errors are InputErrors.
@@ -52,4 +52,4 @@ std::uint64_t hash_field(const nlohmann::json& object, std::string_view key,
 /// XXH3-64 of a text.
 std::uint64_t hash_of(std::string_view text);
 
-}  // namespace ulmus::checkpoint
+}  // namespace ulmus

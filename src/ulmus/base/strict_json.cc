@@ -1,4 +1,4 @@
-#include "ulmus/checkpoint/strict_json.h"
+#include "ulmus/base/strict_json.h"
 
 #include <xxhash.h>
 
@@ -14,7 +14,7 @@
 #include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
 
-namespace ulmus::checkpoint {
+namespace ulmus {
 
 namespace {
 
@@ -176,4 +176,4 @@ std::uint64_t hash_field(const nlohmann::json& object, std::string_view key,
 
 std::uint64_t hash_of(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
-}  // namespace ulmus::checkpoint
+}  // namespace ulmus
