@@ -72,7 +72,7 @@ Gemm expert_product(const Plan& plan, std::int64_t expert) {
 }
 
 void run_tile(const Gemm& whole, std::int64_t tile, std::int64_t num_tiles) {
-  ULMUS_DCHECK(tile < num_tiles, "tile ", tile, " of ", num_tiles);
+  ULMUS_DCHECK(num_tiles > 0 && tile < num_tiles, "tile ", tile, " of ", num_tiles);
   const bool by_columns = whole.form == MatmulForm::kTN && whole.n >= whole.m;
   const std::int64_t size = by_columns ? whole.n : whole.m;
   const std::int64_t grain = whole.form == MatmulForm::kTN ? kSideGrain : kRowGrain;
