@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 #include "ulmus/train/reporter.h"
@@ -16,7 +17,7 @@ constexpr auto kTerminalInterval = std::chrono::milliseconds(200);
 constexpr auto kPlainInterval = std::chrono::seconds(10);
 
 std::string time_left(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  const auto whole = std::llround(seconds);
   if (whole >= 3600) return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
   return fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }

@@ -58,9 +58,10 @@ data::TokenFiles open_token_files(const Config& config, std::string_view key,
   if (files.empty()) fail_input(key, " names no token file");
   const std::optional<std::uint64_t> expected = tokenizer_fingerprint(config);
   for (const auto& file : files) {
-    if (!expected || !file->tokenizer() || file->tokenizer()->fingerprint == *expected) continue;
+    const std::optional<data::TokenizerFacts>& made_by = file->tokenizer();
+    if (!expected || !made_by || made_by->fingerprint == *expected) continue;
     fail_input(key, ": ", file->path().string(), " was made with another tokenizer (xxh3_64 ",
-               hash_text(file->tokenizer()->fingerprint),
+               hash_text(made_by->fingerprint),
                ") than data.tokenizer = ", config.data.tokenizer.string(), " (",
                hash_text(*expected), ")");
   }

@@ -84,7 +84,9 @@ Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter)
       plan_(make_plan(config)),
       device_(make_device(config)) {
   // A run of no steps may do without training data.
-  if (!config.data.train.empty()) loader_.emplace(make_training_loader(config, device_->pool()));
+  if (!config.data.train.empty()) {
+    loader_ = std::make_unique<data::Loader>(make_training_loader(config, device_->pool()));
+  }
   if (!config.data.eval.empty()) {
     evaluator_ = std::make_unique<Evaluator>(config, device_->pool());
   }
@@ -117,7 +119,7 @@ void Trainer::start() {
     }
   }
   write_file_atomically(folder_.config_path(), to_toml(config_));
-  metrics_.emplace(folder_.metrics_path(), position_.step);
+  metrics_ = std::make_unique<MetricsFile>(folder_.metrics_path(), position_.step);
   const auto counts =
       model::count_parameters(runtime_->language_model().parameters(), config_.model);
   reporter_.info(fmt::format("run {}: {} parameters ({} active a token), {}",

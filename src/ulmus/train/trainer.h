@@ -61,12 +61,12 @@ class Trainer {
   LoggingReporter reporter_;
   optim::Plan plan_;
   std::unique_ptr<Device> device_;
-  std::optional<data::Loader> loader_;
+  std::unique_ptr<data::Loader> loader_;
   std::unique_ptr<Evaluator> evaluator_;
   MemoryTable memory_;
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Checkpointing> checkpointing_;
-  std::optional<MetricsFile> metrics_;
+  std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<data::Prefetcher> prefetcher_;
   RunPosition position_;
   std::int64_t saved_step_ = -1;
