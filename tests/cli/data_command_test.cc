@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -61,6 +62,25 @@ TEST_F(DataCommand, VerifyFindsAFlippedBit) {
   const Finished run = run_program({"data", "verify", folder_.path("tokens")});
   EXPECT_EQ(run.status, 3);
   EXPECT_THAT(run.err, HasSubstr("train.tokens"));
+}
+
+TEST_F(DataCommand, AnExistingFileIsReplacedOnlyWhenAsked) {
+  const std::string text = folder_.write("mine.txt", "words and words");
+  const std::vector<std::string> train = {"data", "tokenizer-train", text, "--vocab",
+                                          "257",  "--output",        text};
+  const Finished run = run_program(train);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, testing::HasSubstr("--overwrite"));
+  EXPECT_EQ(read_file(text), "words and words");
+  std::vector<std::string> asked = train;
+  asked.emplace_back("--overwrite");
+  EXPECT_EQ(run_program(asked).status, 0);
+  // What is no file, a device for one, is not replaced by one.
+  const std::string pipe = folder_.path("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  asked[6] = pipe;
+  EXPECT_EQ(run_program(asked).status, 2);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST_F(DataCommand, BadInputsAreStatusTwo) {

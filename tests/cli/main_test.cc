@@ -81,8 +81,8 @@ TEST(Main, JsonGoesToAFileAndLeavesADeviceAlone) {
   TestFolder folder;
   const std::string text = folder.write("text.txt", "some text, some more text");
   const auto train = [&](const std::string& json) {
-    return run_program({"data", "tokenizer-train", text, "--vocab", "260", "--output",
-                        folder.path("t.json"), "--threads", "1", "--json", json});
+    return run_program({"data", "tokenizer-train", text, "--vocab", "260", "--overwrite",
+                        "--output", folder.path("t.json"), "--threads", "1", "--json", json});
   };
   EXPECT_EQ(train(folder.path("facts.json")).status, 0);
   EXPECT_THAT(read_file(folder.path("facts.json")), HasSubstr("\"vocab_size\": 260"));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <csignal>
@@ -135,6 +136,53 @@ TEST_F(TrainCommand, ADamagedNewestCheckpointIsNotContinuedAndTheNewestGoodOneIs
   EXPECT_TRUE(std::filesystem::exists(folder_.path("run/checkpoints/step-00000006")));
 }
 
+TEST_F(TrainCommand, ARenamedCheckpointIsRefusedAndNothingIsDeleted) {
+  must({"train", config_, "--set", "checkpoint.every=2"});
+  const std::filesystem::path folder = folder_.path("run/checkpoints");
+  std::filesystem::rename(folder / "step-00000004", folder / "step-00000009");
+  const Finished run =
+      run_program({"train", config_, "--set", "run.max_steps=6", "--set", "checkpoint.keep=1"});
+  EXPECT_EQ(run.status, 2) << run.err;
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("named after step 9 and holds step 4"), HasSubstr("step-00000002")));
+  EXPECT_TRUE(std::filesystem::exists(folder / "step-00000002"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "step-00000009"));
+}
+
+TEST_F(TrainCommand, AMissingManifestIsDamage) {
+  must({"train", config_, "--set", "checkpoint.every=2"});
+  std::filesystem::remove(folder_.path("run/checkpoints/step-00000004/manifest.json"));
+  const Finished run = run_program({"train", config_, "--set", "run.max_steps=6"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("manifest.json"), HasSubstr("step-00000002")));
+  EXPECT_EQ(run_program({"checkpoint", "verify", folder_.path("run")}).status, 3);
+}
+
+TEST_F(TrainCommand, APipeInAFilesPlaceIsRefusedAtOnce) {
+  must({"train", config_});
+  const std::string file = folder_.path("run/checkpoints/step-00000004/head.safetensors");
+  std::filesystem::remove(file);
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(run_program({"checkpoint", "verify", folder_.path("run")}).status, 3);
+  EXPECT_EQ(run_program({"eval", config_, "--checkpoint", folder_.path("run")}).status, 2);
+}
+
+TEST_F(TrainCommand, ARunThatEndsWithoutFiniteNumbersFailed) {
+  const Finished run = run_program({"train", config_, "--set", "optim.lr=1e30"});
+  EXPECT_EQ(run.status, 1) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("steps were skipped: loss or gradient is not finite"));
+  EXPECT_EQ(run_program({"checkpoint", "verify", folder_.path("run")}).status, 0);
+}
+
+TEST_F(TrainCommand, AKeyOfManyPartsEndsNoStack) {
+  std::string key = "a";
+  for (int i = 0; i < 50000; ++i)
+    key += ".a";
+  const Finished run = run_program({"train", folder_.write("deep.toml", key + " = 1\n")});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("deep.toml:1: a key of more than"));
+}
+
 TEST_F(TrainCommand, AFullDiskEndsTheRunAndLeavesThePreviousCheckpoint) {
   const std::string disk = folder_.path("disk");
   std::filesystem::create_directory(disk);
@@ -186,7 +234,7 @@ TEST_F(TrainCommand, BadConfigurationIsStatusTwoAndNamesTheKey) {
 }
 
 TEST_F(TrainCommand, ASignalSavesAndStops) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     const std::string run_dir = folder_.path("stopped" + std::to_string(signal));
     Program program(
         {"train", config_, "--set", "run.max_steps=1000000", "--set", "run.dir=" + run_dir});

@@ -19,8 +19,9 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
+/// Without waiting: a pipe in a file's place would have us wait for its writer.
 int open_for_reading(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_input("cannot open ", path.string(), ": ", reason());
   return fd;
 }
@@ -109,6 +110,12 @@ void sync_directory(const std::filesystem::path& path) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  std::error_code status_error;
+  const auto kind = std::filesystem::status(path, status_error).type();
+  if (kind != std::filesystem::file_type::not_found &&
+      kind != std::filesystem::file_type::regular && kind != std::filesystem::file_type::none) {
+    fail_input(path.string(), " is no regular file, so it is not replaced");
+  }
   std::filesystem::path temporary = path;
   temporary += ".part";
   FileWriter writer(temporary);

@@ -18,16 +18,6 @@ constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kPartSuffix = ".part";
 constexpr std::size_t kDigits = 8;
 
-/// The step of a checkpoint's name; nothing for any other name, "step-000000100" included.
-std::optional<std::int64_t> step_of(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = 0;
-  const std::string_view digits = name.substr(kPrefix.size());
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (result.ec != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
-  return step;
-}
-
 /// Folders directly inside `dir`.
 std::vector<fs::path> folders_in(const fs::path& dir) {
   std::vector<fs::path> folders;
@@ -55,6 +45,15 @@ std::string folder_name(std::int64_t step) {
   const std::string digits = std::to_string(step);
   const std::size_t zeros = digits.size() < kDigits ? kDigits - digits.size() : 0;
   return std::string(kPrefix) + std::string(zeros, '0') + digits;
+}
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const std::string_view digits = name.substr(kPrefix.size());
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (result.ec != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
+  return step;
 }
 
 std::vector<Entry> list(const fs::path& checkpoints_dir) {

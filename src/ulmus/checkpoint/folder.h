@@ -19,6 +19,8 @@ struct Entry {
 
 /// "step-00000100"; more digits when they are needed.
 std::string folder_name(std::int64_t step);
+/// The step of a checkpoint's name; nothing for any other name, "step-000000100" included.
+std::optional<std::int64_t> step_of(std::string_view name);
 
 /// All checkpoints of a folder by rising step. They are complete, since a checkpoint gets its name
 /// only when all of it is on the disk; whether they are still good, verify() says. Anything else

@@ -270,7 +270,14 @@ LoadReport load(const fs::path& dir, std::span<const TensorRef> tensors, Device&
   require_folder(dir);
   const RefsByName refs = by_name(tensors);
   LoadReport report;
-  report.manifest = with_way_out(dir, [&] { return manifest_of(dir); });
+  report.manifest = with_way_out(dir, [&] {
+    Manifest manifest = manifest_of(dir);
+    const auto named = step_of(normal(dir).filename().string());
+    if (named && *named != manifest.step) {
+      fail_input("the folder is named after step ", *named, " and holds step ", manifest.step);
+    }
+    return manifest;
+  });
   if (options.check_manifest) options.check_manifest(report.manifest);
   check_same_tensors(report.manifest, refs, options, dir);
   with_way_out(dir, [&] {

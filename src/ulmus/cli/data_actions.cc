@@ -40,8 +40,8 @@ data::InputFiles inputs_of(const DataOptions& options) {
 data::Progress progress_line() {
   if (::isatty(STDERR_FILENO) == 0) return {};
   return [](std::int64_t bytes_read, std::int64_t bytes_total) {
-    fmt::print(stderr, "\r\x1b[2K{} of {}{}", bytes_text(bytes_read), bytes_text(bytes_total),
-               bytes_read == bytes_total ? "\n" : "");
+    print_progress(fmt::format("\r\x1b[2K{} of {}{}", bytes_text(bytes_read),
+                               bytes_text(bytes_total), bytes_read == bytes_total ? "\n" : ""));
     std::fflush(stderr);
   };
 }
@@ -97,6 +97,10 @@ std::string add_baselines(const std::shared_ptr<const data::TokenFile>& train, i
 
 int train_tokenizer(const DataOptions& options) {
   check_json_target(options.json);
+  std::error_code error;
+  if (!options.overwrites && std::filesystem::exists(options.output, error)) {
+    fail_input("--output ", options.output, " exists; choose another name or give --overwrite");
+  }
   ThreadPool pool(threads_of(options));
   const data::WordCounts counts = data::count_words(inputs_of(options), pool, progress_line());
   data::BpeTrainerOptions train;

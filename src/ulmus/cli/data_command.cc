@@ -23,6 +23,7 @@ void add_tokenizer_train(CLI::App& command, const std::shared_ptr<DataOptions>& 
                    "Texts: .txt, .jsonl (objects with a \"text\"), or folders of them")
       ->required();
   action->add_option("--output", options->output, "tokenizer.json to write")->required();
+  action->add_flag("--overwrite", options->overwrites, "Replaces a file of that name");
   action->add_option("--vocab", options->vocab, "Tokens in the vocabulary at most")
       ->check(CLI::Range(257, 1 << 24))
       ->capture_default_str();

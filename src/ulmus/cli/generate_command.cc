@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -70,7 +71,9 @@ void add_generate_command(CLI::App& program, Invocation& invocation) {
                    "Draws from the likeliest tokens that have this probability together")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  command->add_option("--seed", options.seed, "Another seed, another text")->capture_default_str();
+  command->add_option("--seed", options.seed, "Another seed, another text")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
   command->add_option("--tokenizer", arguments->tokenizer,
                       "tokenizer.json, when it is not where the run's configuration says");
   command->add_option("--json", arguments->json, "Writes the facts as JSON; - is standard output");

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include <exception>
@@ -49,6 +52,14 @@ int run_program(int argc, char** argv) {
   return status;
 }
 
+/// A file that is opened must not become standard error.
+void fill_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO)
+    fd = ::open("/dev/null", O_RDWR);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 int report(const char* message, ExitCode code) {
   print_note(concat("ulmus: error: ", message));
   return status_of(code);
@@ -59,6 +70,7 @@ int report(const char* message, ExitCode code) {
 
 int main(int argc, char** argv) {
   using ulmus::ExitCode;
+  ulmus::cli::fill_standard_descriptors();
   try {
     return ulmus::cli::run_program(argc, argv);
   } catch (const ulmus::Error& error) {

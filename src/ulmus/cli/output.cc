@@ -78,7 +78,9 @@ std::string bytes_text(std::int64_t bytes) {
 
 void print_result(std::string_view text) { fmt::print(stdout, "{}", text); }
 
-void print_note(std::string_view text) { fmt::print(stderr, "{}\n", text); }
+void print_progress(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
+void print_note(std::string_view text) { print_progress(concat(text, "\n")); }
 
 void check_json_target(const std::string& target) {
   if (target.empty() || target == "-") return;
@@ -101,7 +103,7 @@ void check_json_target(const std::string& target) {
 
 void print_facts(std::string_view text, const std::string& json, const std::string& target) {
   if (target == "-") {
-    fmt::print(stderr, "{}", text);
+    print_progress(std::string(text));
     print_result(json + "\n");
     return;
   }

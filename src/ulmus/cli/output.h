@@ -25,8 +25,11 @@ std::string bytes_text(std::int64_t bytes);
 
 /// Standard output: results only.
 void print_result(std::string_view text);
-/// Standard error: for people.
+/// Standard error: for people. Its errors are ignored: a command does not fail for want of a
+/// reader.
 void print_note(std::string_view text);
+/// The same without a line end.
+void print_progress(const std::string& text);
 
 /// InputError when `target`, what --json was given, cannot be written: before the work, not after.
 void check_json_target(const std::string& target);

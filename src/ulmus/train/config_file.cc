@@ -140,7 +140,7 @@ Config parse_config(std::string_view text, std::string_view source_name,
     config.model.fill_derived();
     config.validate();
   } catch (const InputError& error) {
-    fail_input(source_name, ": ", error.what());
+    fail_input(source_name, overrides.empty() ? "" : " with --set", ": ", error.what());
   }
   return config;
 }

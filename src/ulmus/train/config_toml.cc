@@ -125,6 +125,22 @@ ConfigValue parse_override_value(const std::string& raw, const std::string& plac
   return value;
 }
 
+/// The parser calls itself for each part of a dotted key; a name of ours has three.
+void check_key_depth(std::string_view text, std::string_view source) {
+  constexpr auto kMaxParts = 1000;
+  int line_number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1);
+    std::string_view line = text.substr(0, end + 1);
+    text.remove_prefix(end + 1);
+    ++line_number;
+    line = line.substr(0, line.find('='));
+    if (std::ranges::count(line.substr(0, line.find('#')), '.') >= kMaxParts) {
+      fail_input(source, ":", line_number, ": a key of more than ", kMaxParts, " parts");
+    }
+  }
+}
+
 void check_override_name(std::string_view name, const std::string& place) {
   std::size_t begin = 0;
   while (begin <= name.size()) {
@@ -140,6 +156,7 @@ void check_override_name(std::string_view name, const std::string& place) {
 
 FlatConfig parse_toml(std::string_view text, std::string_view source) {
   FlatConfig flat;
+  check_key_depth(text, source);
   try {
     const toml::table table = toml::parse(text, source);
     const Converter converter(source, "");

@@ -49,6 +49,7 @@ Evaluator::Evaluator(const Config& config, ThreadPool& pool)
     }
   }
   if (num_targets_ == 0) fail_input("data.eval has no token to predict");
+  if (text_bytes_ == 0) fail_input("data.eval stands for no byte of text");
 }
 
 EvalResult Evaluator::run(Runtime& runtime) {
@@ -63,7 +64,7 @@ EvalResult Evaluator::run(Runtime& runtime) {
           .loss = loss,
           .perplexity = std::exp(loss),
           .bits_per_byte = loss / std::numbers::ln2 * static_cast<double>(num_targets_) /
-                           static_cast<double>(std::max<std::int64_t>(text_bytes_, 1))};
+                           static_cast<double>(text_bytes_)};
 }
 
 }  // namespace ulmus::train

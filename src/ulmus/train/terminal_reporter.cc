@@ -22,6 +22,9 @@ std::string time_left(double seconds) {
   return fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
+/// A run does not end because nobody can hear it: errors of standard error are ignored.
+void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 class TerminalReporter final : public Reporter {
  public:
   TerminalReporter() : is_terminal_(::isatty(STDERR_FILENO) != 0) {}
@@ -31,7 +34,7 @@ class TerminalReporter final : public Reporter {
 
   void info(std::string_view line) override {
     clear_progress();
-    fmt::print(stderr, "{}\n", line);
+    say(fmt::format("{}\n", line));
   }
   void warning(std::string_view line) override { info(fmt::format("warning: {}", line)); }
   void progress(const Progress& progress) override {
@@ -44,17 +47,17 @@ class TerminalReporter final : public Reporter {
     shown_ = now;
     const std::string line = progress_line(progress);
     if (is_terminal_) {
-      fmt::print(stderr, "\r\x1b[2K{}", line);
+      say(fmt::format("\r\x1b[2K{}", line));
       has_progress_line_ = true;
     } else {
-      fmt::print(stderr, "{}\n", line);
+      say(fmt::format("{}\n", line));
     }
     std::fflush(stderr);
   }
 
  private:
   void clear_progress() {
-    if (has_progress_line_) fmt::print(stderr, "\n");
+    if (has_progress_line_) say("\n");
     has_progress_line_ = false;
   }
   bool is_terminal_;

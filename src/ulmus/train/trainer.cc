@@ -150,6 +150,7 @@ TrainResult Trainer::run() try {
   const int signal = position_.step < plan_.num_steps() ? stop_.signal.load() : 0;
   if (saved_step_ != position_.step) save();
   report_load();
+  if (signal == 0) check_end();
   reporter_.info(fmt::format("{} at step {}, checkpoint {}", signal == 0 ? "done" : "stopped",
                              position_.step, newest_checkpoint_.string()));
   return {.step = position_.step,
@@ -159,6 +160,18 @@ TrainResult Trainer::run() try {
 } catch (const std::exception& error) {
   reporter_.failed(error.what());
   throw;
+}
+
+/// A run whose last steps gave no finite numbers did not do what it was asked for.
+void Trainer::check_end() {
+  if (record_.gate.empty()) return;  // no step was taken
+  const auto in_row =
+      static_cast<std::int64_t>(record_.gate_field(ops::GateField::kNonfiniteInRow));
+  if (in_row < std::min<std::int64_t>(2, plan_.num_steps())) return;
+  fail("the last ", in_row,
+       " steps were skipped: loss or gradient is not finite; the weights "
+       "before them are in ",
+       newest_checkpoint_.string());
 }
 
 /// The last step's expert load, layer by layer.

@@ -52,6 +52,7 @@ class Trainer {
   void log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens, double lr);
   void save();
   void report_load();
+  void check_end();
   bool is_due(std::int64_t every) const;
   bool is_last() const { return position_.step == plan_.num_steps(); }
 
