@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/message_of.h"
+
 namespace ulmus::test {
 
 /// A folder of its own for one test, removed at its end. In memory where the system has a place
@@ -51,18 +53,6 @@ inline void spill(const std::filesystem::path& path, std::string_view bytes) {
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
-}
-
-/// The message of the exception that `body` throws; empty when it throws none. An exception of
-/// another kind fails the test.
-template <class Exception, class Body>
-std::string message_of(Body&& body) {
-  try {
-    body();
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace ulmus::test

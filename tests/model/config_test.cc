@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
-#include "ulmus/base/error.h"
+#include "tests/support/message_of.h"
 
 namespace ulmus::model {
 namespace {
 
+using test::message_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -25,15 +25,6 @@ ModelConfig small(const std::string& family) {
   config.moe.top_k = 2;
   config.moe.expert_hidden = 32;
   return config;
-}
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(ModelConfig, DerivesWhatOlmoeLeavesOpen) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 
+#include "tests/support/message_of.h"
 #include "ulmus/base/error.h"
 #include "ulmus/base/file.h"
 #include "ulmus/train/config_keys.h"
@@ -15,6 +16,7 @@
 namespace ulmus::train {
 namespace {
 
+using test::message_of;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -46,15 +48,6 @@ Config parse(const std::string& text, const std::vector<std::string>& overrides 
 
 /// kSmall with overrides.
 Config small_with(const std::vector<std::string>& overrides) { return parse(kSmall, overrides); }
-
-std::string message_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// kSmall with other lines behind it, the first of them line 15.
 std::string message_of_line(const std::string& lines) {

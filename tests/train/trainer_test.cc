@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/message_of.h"
 #include "tests/train/small_run.h"
 #include "ulmus/base/error.h"
 #include "ulmus/base/file.h"
@@ -153,30 +153,20 @@ TEST(Trainer, TheLogFileKeepsWhatItsLevelAllows) {
   EXPECT_THAT(log_of(small, "warned"), AllOf(StartsWith("warning: step "), HasSubstr("error: ")));
 }
 
-std::string input_error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Trainer, TokensOfAnotherTokenizerAreRefused) {
   const SmallRun small;
   const auto done = run(small.config("own", {"run.max_steps=2"}));
   // A vocabulary of the same size: every id is in range, and means something else.
   const std::string other = small.other_tokenizer().string();
   const train::Config config = small.config("other", {"data.tokenizer=\"" + other + "\""});
-  EXPECT_THAT(input_error_of([&] { run(config); }),
+  EXPECT_THAT(message_of([&] { run(config); }),
               AllOf(HasSubstr("data.train: "), HasSubstr("made with another tokenizer")));
   QuietReporter reporter;
-  EXPECT_THAT(
-      input_error_of([&] { train::evaluate_checkpoint(config, done.checkpoint, reporter); }),
-      AllOf(HasSubstr("data.eval: "), HasSubstr("made with another tokenizer")));
+  EXPECT_THAT(message_of([&] { train::evaluate_checkpoint(config, done.checkpoint, reporter); }),
+              AllOf(HasSubstr("data.eval: "), HasSubstr("made with another tokenizer")));
   const train::GenerateOptions options = {
       .checkpoint = done.checkpoint, .prompt = "a", .tokenizer = other};
-  EXPECT_THAT(input_error_of([&] { train::generate(options, reporter); }),
+  EXPECT_THAT(message_of([&] { train::generate(options, reporter); }),
               AllOf(HasSubstr("step-00000002"), HasSubstr("trained with another data.tokenizer")));
 }
 
@@ -214,7 +204,7 @@ TEST(Trainer, OtherTrainingDataOnResumeIsRefused) {
   const std::string train = "data.train=[\"" + (moved / "train.tokens").string() + "\"]";
   EXPECT_EQ(run(small.config("grown", {"run.max_steps=3", train})).step, 3);
   const std::string other = "data.train=[\"" + (moved / "eval.tokens").string() + "\"]";
-  EXPECT_THAT(input_error_of([&] { run(small.config("grown", {"run.max_steps=4", other})); }),
+  EXPECT_THAT(message_of([&] { run(small.config("grown", {"run.max_steps=4", other})); }),
               HasSubstr("was trained with another data.train"));
 }
 
@@ -230,9 +220,8 @@ TEST(Trainer, EvaluationWithAnotherModelIsToldAndWithoutBiasesRefused) {
   EXPECT_THAT(reporter.warnings[0],
               AllOf(HasSubstr("moe.top_k was 2, is now 1"), Not(HasSubstr("balance_loss"))));
   const train::Config unbiased = small.config("biased", {"moe.bias_update=0"});
-  EXPECT_THAT(
-      input_error_of([&] { train::evaluate_checkpoint(unbiased, done.checkpoint, reporter); }),
-      AllOf(HasSubstr("layers.0.moe.router.bias"), HasSubstr("moe.bias_update = 0")));
+  EXPECT_THAT(message_of([&] { train::evaluate_checkpoint(unbiased, done.checkpoint, reporter); }),
+              AllOf(HasSubstr("layers.0.moe.router.bias"), HasSubstr("moe.bias_update = 0")));
 }
 
 TEST(Trainer, EvaluationUnderForcedRoutingDoesNotDependOnMicroBatches) {
@@ -275,9 +264,9 @@ TEST(Generate, ATokenizerWithMoreTokensThanTheModelIsRefused) {
   QuietReporter reporter;
   const train::GenerateOptions options = {
       .checkpoint = done.checkpoint, .prompt = "a", .tokenizer = small.other_tokenizer(400)};
-  EXPECT_THAT(input_error_of([&] { train::generate(options, reporter); }),
+  EXPECT_THAT(message_of([&] { train::generate(options, reporter); }),
               HasSubstr("model.vocab = 320: must be at least 400"));
-  EXPECT_THAT(input_error_of([&] {
+  EXPECT_THAT(message_of([&] {
                 train::generate({.checkpoint = done.checkpoint, .prompt = "a"}, reporter);
               }),
               HasSubstr("give --tokenizer"));
@@ -289,7 +278,7 @@ TEST(Generate, MoreTokensThanMemoryAreRefused) {
   QuietReporter reporter;
   const train::GenerateOptions options = {
       .checkpoint = done.checkpoint, .prompt = "a", .tokens = 1'000'000'000};
-  EXPECT_THAT(input_error_of([&] { train::generate(options, reporter); }),
+  EXPECT_THAT(message_of([&] { train::generate(options, reporter); }),
               AllOf(HasSubstr("GiB"), HasSubstr("fewer --tokens")));
 }
 
