@@ -9,3 +9,9 @@ find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+
+option(ULMUS_WITH_MPI "Ranks that are processes of an MPI program" ON)
+if(ULMUS_WITH_MPI)
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C interface only
+  find_package(MPI REQUIRED COMPONENTS CXX)
+endif()

@@ -11,7 +11,7 @@ set -euo pipefail
 build_packages=(
   g++ cmake ninja-build pkg-config
   libopenblas-dev libfmt-dev libtomlplusplus-dev nlohmann-json3-dev libcli11-dev libxxhash-dev
-  zlib1g-dev
+  zlib1g-dev libopenmpi-dev openmpi-bin
   xz-utils  # quickstart.sh measures how well xz compresses the same text
 )
 test_packages=(libgtest-dev libgmock-dev libpcre2-dev python3)

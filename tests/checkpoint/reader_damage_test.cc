@@ -32,7 +32,8 @@ class Damage : public ::testing::Test {
 
   /// What load says.
   std::string refusal() {
-    return message_of<InputError>([&] { load(path_, model_.tensors, *model_.device); });
+    return message_of<InputError>(
+        [&] { load(path_, model_.tensors, *model_.device, model_.ranks()); });
   }
   /// What verify says, line by line.
   std::string differences() const {
@@ -124,7 +125,9 @@ TEST_F(Damage, AnyFlippedBitAnywhereIsFound) {
       spill(file(name), damaged);
       ASSERT_THAT(differences(), HasSubstr(name)) << "byte " << at;
       if (name != "info.json" && i % 4 < 2) {
-        ASSERT_NE(message_of<InputError>([&] { load(path_, model_.tensors, *model_.device); }), "")
+        ASSERT_NE(message_of<InputError>(
+                      [&] { load(path_, model_.tensors, *model_.device, model_.ranks()); }),
+                  "")
             << name << " byte " << at;
       }
     }
@@ -169,8 +172,9 @@ TEST_F(Damage, ATensorFileOfAnotherCheckpointIsNamed) {
 
 TEST_F(Damage, TensorsMissingExtraOrMisshapenInAFileAreNamed) {
   const auto write = [&](std::vector<FileTensor> tensors, std::size_t bytes) {
-    SafetensorsWriter writer(file("embedding.safetensors"), std::move(tensors), {});
-    writer.write(test::as_bytes(std::string(bytes, 'a')));
+    SafetensorsWriter writer(file("embedding.safetensors"), std::move(tensors), {},
+                             RangeWriter::Open::kCreate);
+    writer.write(0, test::as_bytes(std::string(bytes, 'a')));
     writer.sync_and_close();
   };
   write({{"embedding.weigh", FileDType::kF32, {37, 16}}}, 2368);
@@ -183,8 +187,9 @@ TEST_F(Damage, TensorsMissingExtraOrMisshapenInAFileAreNamed) {
 
 TEST_F(Damage, AHeaderWrittenByAnotherProgramIsNamed) {
   SafetensorsWriter writer(file("embedding.safetensors"),
-                           {{"embedding.weight", FileDType::kF32, {37, 16}}}, {{"by", "me"}});
-  writer.write(test::as_bytes(model_.bytes_of("embedding.weight")));
+                           {{"embedding.weight", FileDType::kF32, {37, 16}}}, {{"by", "me"}},
+                           RangeWriter::Open::kCreate);
+  writer.write(0, test::as_bytes(model_.bytes_of("embedding.weight")));
   writer.sync_and_close();
   expect_named("the header is not the one that was written");
 }

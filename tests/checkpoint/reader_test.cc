@@ -26,7 +26,7 @@ TEST(Load, RoundTripsBitForBit) {
   const fs::path path = save_small(saved, folder.path(), 100);
 
   SmallModel loaded(2);
-  const LoadReport report = load(path, loaded.tensors, *loaded.device);
+  const LoadReport report = load(path, loaded.tensors, *loaded.device, loaded.ranks());
   EXPECT_EQ(report.tensors_checked, 7);
   EXPECT_EQ(report.tensors_left_out, 0);
   for (const TensorRef& tensor : saved.tensors) {
@@ -55,10 +55,10 @@ TEST(Load, LeavesTheMomentsOutWhenAsked) {
   for (const TensorRef& tensor : loaded.tensors) {
     if (tensor.name.find(".exp_avg") == std::string::npos) weights.push_back(tensor);
   }
-  EXPECT_THAT(message_of<InputError>([&] { load(path, weights, *loaded.device); }),
+  EXPECT_THAT(message_of<InputError>([&] { load(path, weights, *loaded.device, loaded.ranks()); }),
               HasSubstr("extra \"layers.0.moe.experts.up.exp_avg\""));
   const LoadReport report =
-      load(path, weights, *loaded.device,
+      load(path, weights, *loaded.device, loaded.ranks(),
            {{std::string(kFirstMomentSuffix), std::string(kSecondMomentSuffix)}});
   EXPECT_EQ(report.tensors_checked, 5);
   EXPECT_EQ(report.tensors_left_out, 2);
@@ -73,12 +73,15 @@ TEST(Load, ListsEveryDifferenceToTheModel) {
   SmallModel model(2);
   const std::string before = model.bytes_of("embedding.weight");
   model.ref("head.weight").name = "heat.weight";
-  model.ref("layers.0.norm.weight").view = model.allocate(DType::kF32, {2});
-  model.ref("layers.0.norm.weight").slice_elements = 2;
-  model.ref("layers.0.moe.experts.up").slice_elements = 15'000;
-  model.ref("layers.0.nothing").view = model.allocate(DType::kF64, {0, 4});
+  const auto replace = [&](const std::string& name, TensorView view, std::int64_t slice) {
+    TensorRef& ref = model.ref(name);
+    ref = TensorRef::whole(ref.name, ref.file_group, view, slice);
+  };
+  replace("layers.0.norm.weight", model.allocate(DType::kF32, {2}), 2);
+  replace("layers.0.moe.experts.up", model.ref("layers.0.moe.experts.up").view, 15'000);
+  replace("layers.0.nothing", model.allocate(DType::kF64, {0, 4}), 0);
   const std::string message =
-      message_of<InputError>([&] { load(path, model.tensors, *model.device); });
+      message_of<InputError>([&] { load(path, model.tensors, *model.device, model.ranks()); });
   EXPECT_THAT(message, HasSubstr("5 of 7 tensors differ"));
   EXPECT_THAT(message, HasSubstr("missing \"heat.weight\""));
   EXPECT_THAT(message, HasSubstr("nearest: \"head.weight\""));
@@ -90,7 +93,7 @@ TEST(Load, ListsEveryDifferenceToTheModel) {
   EXPECT_EQ(model.bytes_of("embedding.weight"), before) << "nothing is copied before the check";
 
   model.ref("heat.weight").name = "embedding.weight";
-  EXPECT_THAT(message_of<Error>([&] { load(path, model.tensors, *model.device); }),
+  EXPECT_THAT(message_of<Error>([&] { load(path, model.tensors, *model.device, model.ranks()); }),
               HasSubstr("given twice"));
 }
 
@@ -101,16 +104,17 @@ TEST(Load, ManyDifferencesAreCounted) {
   SmallModel model(2);
   const TensorView view = model.allocate(DType::kF32, {1});
   for (int i = 0; i < 60; ++i)
-    model.tensors.push_back({concat("more.", i), "more", view, 1});
-  EXPECT_THAT(message_of<InputError>([&] { load(path, model.tensors, *model.device); }),
-              HasSubstr("and 20 more"));
+    model.tensors.push_back(TensorRef::whole(concat("more.", i), "more", view, 1));
+  EXPECT_THAT(
+      message_of<InputError>([&] { load(path, model.tensors, *model.device, model.ranks()); }),
+      HasSubstr("and 20 more"));
 }
 
 TEST(Load, WrongFoldersAreNamed) {
   const test::TempFolder folder;
   SmallModel model(1);
   const auto refusal = [&](const fs::path& path) {
-    return message_of<InputError>([&] { load(path, model.tensors, *model.device); });
+    return message_of<InputError>([&] { load(path, model.tensors, *model.device, model.ranks()); });
   };
   EXPECT_THAT(refusal(folder.path() / "none"), HasSubstr("no such folder"));
   save_small(model, folder.path() / "checkpoints", 100);

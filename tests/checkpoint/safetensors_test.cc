@@ -43,9 +43,9 @@ class Safetensors : public ::testing::Test {
 TEST_F(Safetensors, WritesTheBytesOfTheFormat) {
   const float values[] = {1.0F, -2.0F};
   SafetensorsWriter writer(path(), {{"b", FileDType::kF32, {2, 1}}, {"a", FileDType::kU8, {3}}},
-                           {{"format", "pt"}});
-  writer.write(std::as_bytes(std::span(values)));
-  writer.write(test::as_bytes("xyz"));
+                           {{"format", "pt"}}, RangeWriter::Open::kCreate);
+  writer.write(8, test::as_bytes("xyz"));
+  writer.write(0, std::as_bytes(std::span(values)));
   writer.sync_and_close();
 
   std::string header =
@@ -144,8 +144,8 @@ TEST_F(Safetensors, RefusesTensorsThatDoNotFit) {
 
 TEST_F(Safetensors, AnyDamageIsRefusedOrReadInsideTheFile) {
   SafetensorsWriter writer(path(), {{"a.b", FileDType::kF32, {2, 3}}, {"c", FileDType::kU8, {5}}},
-                           {{"k", "v"}});
-  writer.write(test::as_bytes(std::string(29, 'd')));
+                           {{"k", "v"}}, RangeWriter::Open::kCreate);
+  writer.write(0, test::as_bytes(std::string(29, 'd')));
   writer.sync_and_close();
   const std::string good = slurp(path());
   const PhiloxKey key = philox_key(7, RandomPurpose::kTest, "damage");
@@ -170,14 +170,31 @@ TEST_F(Safetensors, AnyDamageIsRefusedOrReadInsideTheFile) {
 }
 
 TEST_F(Safetensors, WriterHoldsItsPromise) {
-  SafetensorsWriter writer(path(), {{"a", FileDType::kU8, {3}}}, {});
-  EXPECT_THROW(writer.write(test::as_bytes("abcd")), Error);
-  writer.write(test::as_bytes("ab"));
-  EXPECT_THROW(writer.sync_and_close(), Error);
-  EXPECT_THROW(
-      SafetensorsWriter(path(), {{"a", FileDType::kU8, {1}}, {"a", FileDType::kU8, {1}}}, {}),
-      Error);
-  EXPECT_THROW(SafetensorsWriter(path(), {{"__metadata__", FileDType::kU8, {1}}}, {}), Error);
+  constexpr auto kCreate = RangeWriter::Open::kCreate;
+  SafetensorsWriter writer(path(), {{"a", FileDType::kU8, {3}}}, {}, kCreate);
+  EXPECT_THROW(writer.write(0, test::as_bytes("abcd")), Error);
+  EXPECT_THROW(writer.write(2, test::as_bytes("ab")), Error);
+  EXPECT_THROW(writer.write(-1, test::as_bytes("a")), Error);
+  const auto refused = [&](const std::vector<FileTensor>& tensors) {
+    EXPECT_THROW(SafetensorsWriter(path(), tensors, {}, kCreate), Error);
+  };
+  refused({{"a", FileDType::kU8, {1}}, {"a", FileDType::kU8, {1}}});
+  refused({{"__metadata__", FileDType::kU8, {1}}});
+}
+
+TEST_F(Safetensors, SeveralWritersFillOneFile) {
+  const std::vector<FileTensor> tensors = {{"a", FileDType::kU8, {3}}, {"b", FileDType::kU8, {2}}};
+  SafetensorsWriter first(path(), tensors, {}, RangeWriter::Open::kCreate);
+  SafetensorsWriter second(path(), tensors, {}, RangeWriter::Open::kExisting);
+  second.write(2, test::as_bytes("CDE"));
+  first.write(0, test::as_bytes("AB"));
+  first.sync_and_close();
+  second.sync_and_close();
+  const SafetensorsFile file(path());
+  EXPECT_EQ(file.bytes(*file.find("b")).size(), 2U);
+  EXPECT_TRUE(slurp(path()).ends_with("ABCDE"));
+  std::filesystem::remove(path());
+  EXPECT_THROW(SafetensorsWriter(path(), tensors, {}, RangeWriter::Open::kExisting), Error);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "ulmus/base/philox.h"
 #include "ulmus/checkpoint/checkpoint.h"
+#include "ulmus/comm/thread/thread_transport.h"
 #include "ulmus/device/arena.h"
 
 namespace ulmus::test {
@@ -72,16 +73,21 @@ class SmallModel {
     return arena_.allocate("more", dtype, shape);
   }
 
+  /// The one rank that owns everything.
+  comm::Communicator& ranks() { return world_.all(); }
+
   std::unique_ptr<Device> device;
   std::vector<checkpoint::TensorRef> tensors;
 
  private:
   void add(const std::string& group, const std::string& name, DType dtype, const Shape& shape,
            std::int64_t slice_elements) {
-    tensors.push_back({name, group, arena_.allocate(name, dtype, shape), slice_elements});
+    tensors.push_back(checkpoint::TensorRef::whole(name, group, arena_.allocate(name, dtype, shape),
+                                                   slice_elements));
   }
 
   Arena arena_;
+  comm::World world_{std::move(comm::make_thread_transports(1).front()), {}};
 };
 
 /// Facts with every kind of state in them.
@@ -103,7 +109,9 @@ inline constexpr std::int64_t kStagingBytes = std::int64_t{64} << 10U;
 inline std::filesystem::path save_small(SmallModel& model, const std::filesystem::path& dir,
                                         std::int64_t step) {
   checkpoint::CheckpointWriter writer(kStagingBytes);
-  return writer.save(dir, small_facts(step), model.tensors, {{"host", "here"}}, *model.device).path;
+  return writer
+      .save(dir, small_facts(step), model.tensors, {{"host", "here"}}, *model.device, model.ranks())
+      .path;
 }
 
 }  // namespace ulmus::test

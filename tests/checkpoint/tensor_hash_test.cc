@@ -20,7 +20,7 @@ std::vector<float> numbers(std::int64_t count) {
 
 std::uint64_t whole_hash(const std::vector<float>& values, std::int64_t slice_elements) {
   const auto numel = static_cast<std::int64_t>(values.size());
-  TensorHash hash(numel, slice_elements, 4);
+  TensorHash hash(BlockRange::all(numel, slice_elements), 4);
   hash.add_blocks(0, num_blocks(numel, slice_elements), std::as_bytes(std::span(values)));
   EXPECT_TRUE(hash.is_complete());
   return hash.value();
@@ -47,7 +47,7 @@ TEST(TensorHash, DoesNotDependOnTheOrderOfRanges) {
   const std::uint64_t whole = whole_hash(values, 5000);
   std::vector<std::int64_t> order = {0, 1, 2, 3, 4, 5};
   do {
-    TensorHash hash(15'000, 5000, 4);
+    TensorHash hash(BlockRange::all(15'000, 5000), 4);
     for (const std::int64_t block : order) {
       EXPECT_FALSE(hash.is_complete());
       const std::int64_t begin = block_begin(block, 15'000, 5000);
@@ -74,17 +74,17 @@ TEST(TensorHash, SwappedBlocksAndSwappedNumbersAreSeen) {
 
 TEST(TensorHash, RefusesBytesThatAreNotTheBlocks) {
   const std::vector<float> values = numbers(10'000);
-  TensorHash hash(10'000, 5000, 4);
+  TensorHash hash(BlockRange::all(10'000, 5000), 4);
   EXPECT_THROW(hash.add_blocks(0, 1, std::as_bytes(std::span(values)).first(4)), Error);
   EXPECT_THROW(hash.add_blocks(0, 5, std::as_bytes(std::span(values))), Error);
-  EXPECT_THROW(TensorHash(10'000, 3, 4), Error);
+  EXPECT_THROW(TensorHash({10'000, 3, 0, 1}, 4), Error);
 }
 
 TEST(ForPieces, CoversTheTensorInWholeBlocks) {
   for (const std::int64_t max_elements : {4096, 8192, 12'287, 1 << 20}) {
     std::int64_t block = 0;
     std::int64_t element = 0;
-    for_pieces(15'000, 5000, max_elements, [&](const Piece& piece) {
+    for_pieces(BlockRange::all(15'000, 5000), max_elements, [&](const Piece& piece) {
       EXPECT_EQ(piece.block_begin, block);
       EXPECT_EQ(piece.element_begin, element);
       EXPECT_EQ(piece.element_begin, block_begin(block, 15'000, 5000));
@@ -95,7 +95,7 @@ TEST(ForPieces, CoversTheTensorInWholeBlocks) {
     EXPECT_EQ(block, 6);
     EXPECT_EQ(element, 15'000);
   }
-  for_pieces(0, 0, 4096, [](const Piece&) { FAIL(); });
+  for_pieces(BlockRange{}, 4096, [](const Piece&) { FAIL(); });
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ std::map<std::string, std::string> contents(const fs::path& dir) {
 SaveReport save_with(SmallModel& model, const fs::path& dir, std::int64_t step, SaveHooks hooks,
                      std::int64_t staging_bytes = kStagingBytes) {
   CheckpointWriter writer(staging_bytes, std::move(hooks));
-  return writer.save(dir, small_facts(step), model.tensors, {{"host", "here"}}, *model.device);
+  return writer.save(dir, small_facts(step), model.tensors, {{"host", "here"}}, *model.device,
+                     model.ranks());
 }
 
 TEST(CheckpointWriter, SavesTheSameBytesWhateverTheOrderAndTheStaging) {
@@ -124,8 +125,9 @@ TEST(CheckpointWriter, RefusesNanAndInf) {
   Manifest facts = small_facts(2);
   facts.doubles["optimizer.gate"] = {std::numeric_limits<double>::infinity()};
   CheckpointWriter writer(kStagingBytes);
-  EXPECT_THAT(message_of<Error>(
-                  [&] { writer.save(folder.path(), facts, model.tensors, {}, *model.device); }),
+  EXPECT_THAT(message_of<Error>([&] {
+                writer.save(folder.path(), facts, model.tensors, {}, *model.device, model.ranks());
+              }),
               HasSubstr("optimizer.gate holds inf"));
   EXPECT_EQ(list(folder.path()).size(), 1);
 }
@@ -137,24 +139,34 @@ TEST(CheckpointWriter, RefusesTensorsItCannotSave) {
     std::vector<TensorRef> tensors = model.tensors;
     tensors.push_back(std::move(tensor));
     CheckpointWriter writer(kStagingBytes);
-    return message_of<Error>(
-        [&] { writer.save(folder.path(), small_facts(1), tensors, {}, *model.device); });
+    return message_of<Error>([&] {
+      writer.save(folder.path(), small_facts(1), tensors, {}, *model.device, model.ranks());
+    });
   };
   const TensorView view = model.allocate(DType::kF32, {4, 4});
-  EXPECT_THAT(refusal({"head.weight", "head", view, 16}), HasSubstr("given twice"));
-  EXPECT_THAT(refusal({"", "head", view, 16}), HasSubstr("a name is missing"));
-  EXPECT_THAT(refusal({"x", "../head", view, 16}), HasSubstr("file name"));
-  EXPECT_THAT(refusal({"x", "head", view, 5}), HasSubstr("16 elements in slices of 5"));
-  EXPECT_THAT(refusal({"x", "head", view.narrow(1, 0, 2), 8}), HasSubstr("not contiguous"));
-  EXPECT_THAT(refusal({"x", "head", model.allocate(DType::kI32, {4}), 4}), HasSubstr("i32"));
+  const auto whole = [](const char* name, const char* group, TensorView tensor,
+                        std::int64_t slice) {
+    return TensorRef::whole(name, group, tensor, slice);
+  };
+  EXPECT_THAT(refusal(whole("head.weight", "head", view, 16)), HasSubstr("given twice"));
+  EXPECT_THAT(refusal(whole("", "head", view, 16)), HasSubstr("a name is missing"));
+  EXPECT_THAT(refusal(whole("x", "../head", view, 16)), HasSubstr("file name"));
+  EXPECT_THAT(refusal({"x", "head", Shape{4, 4}, BlockRange{16, 5, 0, 1}, view}),
+              HasSubstr("16 elements in slices of 5"));
+  EXPECT_THAT(refusal({"x", "head", Shape{4, 4}, BlockRange{16, 16, 0, 0}, view}),
+              HasSubstr("16 elements for blocks of 0"));
+  EXPECT_THAT(refusal(whole("x", "head", view.narrow(1, 0, 2), 8)), HasSubstr("not contiguous"));
+  EXPECT_THAT(refusal(whole("x", "head", model.allocate(DType::kI32, {4}), 4)), HasSubstr("i32"));
   EXPECT_THROW(CheckpointWriter(1000), Error);
   CheckpointWriter writer(kStagingBytes);
-  EXPECT_THAT(
-      message_of<Error>([&] { writer.save(folder.path(), small_facts(1), {}, {}, *model.device); }),
-      HasSubstr("without tensors"));
+  EXPECT_THAT(message_of<Error>([&] {
+                writer.save(folder.path(), small_facts(1), {}, {}, *model.device, model.ranks());
+              }),
+              HasSubstr("without tensors"));
   const auto meta = make_meta_device(1);
-  EXPECT_THAT(message_of<Error>(
-                  [&] { writer.save(folder.path(), small_facts(1), model.tensors, {}, *meta); }),
+  EXPECT_THAT(message_of<Error>([&] {
+                writer.save(folder.path(), small_facts(1), model.tensors, {}, *meta, model.ranks());
+              }),
               HasSubstr("meta"));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }

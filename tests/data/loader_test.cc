@@ -12,6 +12,8 @@ namespace ulmus::data {
 namespace {
 
 constexpr int kVocab = 60000;
+/// One rank takes everything, in one micro-batch.
+constexpr Deal kWhole{.micro_sequences = std::int64_t{1} << 40};
 
 class LoaderTest : public testing::Test {
  protected:
@@ -31,25 +33,25 @@ class LoaderTest : public testing::Test {
 TEST_F(LoaderTest, StretchesJoinToTheSameOrder) {
   const Loader whole = loader(5);
   HostBatch all;
-  whole.load(0, 60, all);
+  whole.load(0, 60, kWhole, all);
   EXPECT_EQ(all.loss_tokens, 480);
   EXPECT_EQ(all.valid_tokens, 480);
   const Loader again = loader(5);
   HostBatch part;
   std::vector<std::int32_t> joined;
   for (std::int64_t at = 0; at < 60; at += 20) {
-    again.load(at, 20, part);
+    again.load(at, 20, kWhole, part);
     joined.insert(joined.end(), part.tokens.begin(), part.tokens.end());
   }
   EXPECT_EQ(joined, all.tokens);
   HostBatch other;
-  loader(6).load(0, 60, other);
+  loader(6).load(0, 60, kWhole, other);
   EXPECT_NE(other.tokens, all.tokens);
 }
 
 TEST_F(LoaderTest, MixesByWeight) {
   HostBatch batch;
-  loader(5).load(0, 400, batch);
+  loader(5).load(0, 400, kWhole, batch);
   const auto from_a =
       std::count_if(batch.tokens.begin(), batch.tokens.end(), [](auto t) { return t < 1000; });
   EXPECT_NEAR(static_cast<double>(from_a), 0.75 * 400 * 8, 8 * 17);  // see Mixture
@@ -61,7 +63,7 @@ TEST_F(LoaderTest, ReadsEachInstanceOnceForEvaluation) {
   HostBatch batch;
   std::vector<std::int32_t> targets;
   for (std::int64_t at = 0; at < sequential.num_instances(); at += 16) {
-    sequential.load(at, std::min<std::int64_t>(16, sequential.num_instances() - at), batch);
+    sequential.load(at, std::min<std::int64_t>(16, sequential.num_instances() - at), kWhole, batch);
     for (const std::int32_t target : batch.targets) {
       if (target >= 0) targets.push_back(target);
     }
@@ -71,18 +73,18 @@ TEST_F(LoaderTest, ReadsEachInstanceOnceForEvaluation) {
   expected.insert(expected.end(), of_b.begin(), of_b.end());
   EXPECT_EQ(targets, expected);
   EXPECT_LT(batch.loss_tokens, batch.num_sequences * 8);
-  EXPECT_THROW(sequential.load(sequential.num_instances(), 1, batch), Error);
+  EXPECT_THROW(sequential.load(sequential.num_instances(), 1, kWhole, batch), Error);
 }
 
 TEST_F(LoaderTest, AllocatesOnlyWhenTheBatchGrows) {
   const Loader shuffled = loader(1);
   HostBatch batch;
-  shuffled.load(0, 32, batch);
+  shuffled.load(0, 32, kWhole, batch);
   const std::int32_t* before = batch.tokens.data();
-  shuffled.load(32, 20, batch);
+  shuffled.load(32, 20, kWhole, batch);
   EXPECT_EQ(batch.num_sequences, 20);
   EXPECT_EQ(batch.tokens.size(), 160U);
-  shuffled.load(52, 32, batch);
+  shuffled.load(52, 32, kWhole, batch);
   EXPECT_EQ(batch.tokens.data(), before);
 }
 
@@ -100,7 +102,7 @@ TEST(HostBatch, CountsAttendedPairsAsTheyAreDefined) {
   const Loader loader({{"a", {file}, 1.0}},
                       {.sequence_length = 10, .packing = Packing::kDocuments, .seed = 3});
   HostBatch batch;
-  loader.load(0, 5, batch);
+  loader.load(0, 5, kWhole, batch);
   for (const std::int64_t window : {0, 1, 2, 3, 100}) {
     std::int64_t expected = 0;
     for (std::int64_t s = 0; s < batch.num_sequences; ++s) {
@@ -123,7 +125,7 @@ TEST(HostBatch, CountsAttendedPairsAsTheyAreDefined) {
 
 TEST_F(LoaderTest, PrefetcherGivesWhatTheLoaderGives) {
   const Loader shuffled = loader(5);
-  Prefetcher prefetcher(shuffled, 6);
+  Prefetcher prefetcher(shuffled, kWhole, 6);
   HostBatch expected;
   std::int64_t position = 0;
   prefetcher.request(0, 3);
@@ -132,7 +134,7 @@ TEST_F(LoaderTest, PrefetcherGivesWhatTheLoaderGives) {
   for (std::int64_t step = 0; step < 200; ++step) {
     const std::int64_t count = 3 + step % 4;
     const HostBatch& batch = prefetcher.wait();
-    shuffled.load(position, count, expected);
+    shuffled.load(position, count, kWhole, expected);
     ASSERT_EQ(batch.tokens, expected.tokens);
     ASSERT_EQ(batch.targets, expected.targets);
     // The batch before stays until this wait; this one stays while the next is loaded.
@@ -147,7 +149,7 @@ TEST_F(LoaderTest, PrefetcherGivesWhatTheLoaderGives) {
 
 TEST_F(LoaderTest, PrefetcherSurfacesWhatWentWrongAndGoesOn) {
   const Loader sequential = loader(5, Order::kSequential);
-  Prefetcher prefetcher(sequential, 2);
+  Prefetcher prefetcher(sequential, kWhole, 2);
   EXPECT_THROW(prefetcher.wait(), Error);
   prefetcher.request(sequential.num_instances() - 1, 2);
   EXPECT_THROW(prefetcher.wait(), Error);

@@ -10,10 +10,14 @@ namespace {
 
 using test::DeviceFixture;
 
-std::vector<double> norms(DeviceFixture& f, const TensorView& x, std::int64_t slice_elements) {
-  const TensorView sums = f.stale(DType::kF64, {num_blocks(x.numel(), slice_elements)});
-  block_norms({.sums = sums, .x = x, .slice_elements = slice_elements}, f.ctx);
+std::vector<double> norms(DeviceFixture& f, const TensorView& x, const BlockRange& blocks) {
+  const TensorView sums = f.stale(DType::kF64, {blocks.num_blocks()});
+  block_norms({.sums = sums, .x = x, .blocks = blocks}, f.ctx);
   return f.values(sums);
+}
+
+std::vector<double> norms(DeviceFixture& f, const TensorView& x, std::int64_t slice_elements) {
+  return norms(f, x, BlockRange::all(x.numel(), slice_elements));
 }
 
 TEST(BlockNorms, TheLastBlockIsShorter) {
@@ -41,6 +45,35 @@ TEST(BlockNorms, SmallSlicesAndNoElements) {
   DeviceFixture f;
   EXPECT_EQ(norms(f, f.f64({3, 2}, {1, 2, 3, 4, 5, 6}), 2), (std::vector<double>{5, 25, 61}));
   EXPECT_TRUE(norms(f, f.zeros(DType::kF32, {0}), 0).empty());
+}
+
+TEST(BlockNorms, APartOfATensorGivesThoseOfItsSums) {
+  DeviceFixture f(Backend::kCpu, 2);
+  const std::int64_t slice = kBlockElements + 9;
+  const TensorView x = f.normal(DType::kF32, {3, slice}, "x");
+  const std::vector<double> all = norms(f, x, slice);
+  ASSERT_EQ(all.size(), 6U);
+  for (std::int64_t begin = 0; begin <= 6; ++begin) {
+    for (std::int64_t end = begin; end <= 6; ++end) {
+      const BlockRange part{3 * slice, slice, begin, end};
+      const TensorView elements =
+          x.reshape({3 * slice}).rows(part.element_begin(), part.element_end());
+      EXPECT_EQ(norms(f, elements, part),
+                std::vector<double>(all.begin() + begin, all.begin() + end));
+    }
+  }
+}
+
+TEST(BlockNorms, ElementsThatAreNotThoseOfTheBlocksAreRefused) {
+  DeviceFixture f;
+  const TensorView x = f.zeros(DType::kF32, {10});
+  const TensorView sums = f.zeros(DType::kF64, {1});
+  const auto run = [&](const BlockRange& blocks) {
+    block_norms({.sums = sums, .x = x, .blocks = blocks}, f.ctx);
+  };
+  EXPECT_THROW(run(BlockRange::all(11, 11)), Error);
+  EXPECT_THROW(run({10, 10, 0, 2}), Error);
+  EXPECT_THROW(run({10, 10, 1, 0}), Error);
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ class FrontDoorAllocationTest : public testing::Test {
   TensorView route_of_row_ = i32({kRoutes});
   TensorView grouped_ = f32({kRoutes, kWidth});
   TensorView of_row_ = f32({kRoutes});
+  TensorView segments_ = i64({kExperts, RowSegment::kFields});
   TensorView expert_weight_ = f32({kExperts, kWidth, kWidth});
   TensorView gate_ = f64({kNumGateFields});
   TensorView windows_ = f64({2 * kSkipWindow + 1});
@@ -163,6 +164,7 @@ class FrontDoorAllocationTest : public testing::Test {
                     .row_count = row_count_},
                    ctx_);
     collect_scalars({.of_route = routes_, .of_row = of_row_, .row_of_route = ids_}, ctx_);
+    move_segments({.out = grouped_, .in = grouped_, .segments = segments_}, ctx_);
     grouped_matmul({.out = grouped_,
                     .rows = grouped_,
                     .weight = expert_weight_,
@@ -179,12 +181,19 @@ class FrontDoorAllocationTest : public testing::Test {
   }
 
   void run_optimizer() {
-    block_norms({.sums = one_f64_, .x = rows_, .slice_elements = rows_.numel()}, ctx_);
+    block_norms(
+        {.sums = one_f64_, .x = rows_, .blocks = BlockRange::all(rows_.numel(), rows_.numel())},
+        ctx_);
+    norm_total({.norm_sq = one_f64_,
+                .first_bad = one_f64_,
+                .norm_sums = one_f64_,
+                .tensor_begin = tensor_begin_},
+               ctx_);
     step_gate({.gate = gate_,
                .windows = windows_,
                .loss = one_f64_,
-               .norm_sums = one_f64_,
-               .tensor_begin = tensor_begin_},
+               .norm_sq = one_f64_,
+               .first_bad = one_f64_},
               ctx_);
     adamw({.param = rows_, .m = rows_, .v = rows_, .grad = rows_, .gate = gate_}, ctx_);
     router_bias({.bias = bias_, .counts = expert_counts_, .gate = gate_}, ctx_);
@@ -200,7 +209,7 @@ TEST_F(FrontDoorAllocationTest, NoneWhileChecksHold) {
   run_optimizer();
   EXPECT_EQ(test::num_allocations(), before);
   // Every slot of the table was called, and booked under its own name.
-  EXPECT_EQ(meter_.entries().size(), 31U);
+  EXPECT_EQ(meter_.entries().size(), 33U);
 }
 
 TEST_F(FrontDoorAllocationTest, TheCounterCounts) {

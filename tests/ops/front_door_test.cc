@@ -59,8 +59,8 @@ TEST_F(FrontDoorTest, ElementTypesAreShownOnBothSides) {
               step_gate({.gate = f32({kNumGateFields}),
                          .windows = {},
                          .loss = {},
-                         .norm_sums = {},
-                         .tensor_begin = {}},
+                         .norm_sq = {},
+                         .first_bad = {}},
                         f_.ctx);
             }),
             "step_gate: gate is f32 [10], expected f64 [10]");
@@ -195,7 +195,8 @@ TEST(KernelTable, NoSlotIsEmpty) {
   const MoeKernels& m = kernels().moe;
   expect_filled(m.router_select, m.forced_routes, m.router_weights, m.router_statistics,
                 m.router_backward, m.balance_coefficients, m.route_order, m.gather_rows,
-                m.combine_rows, m.gather_scalars, m.collect_scalars, m.grouped_matmul);
+                m.combine_rows, m.gather_scalars, m.collect_scalars, m.move_segments,
+                m.grouped_matmul);
   const OptimizerKernels& o = kernels().optimizer;
   expect_filled(o.block_norms, o.step_gate, o.adamw, o.router_bias, o.keep_counts);
 }

@@ -7,6 +7,7 @@
 
 #include "tests/support/device_fixture.h"
 #include "tests/support/expect.h"
+#include "ulmus/ops/norm_total.h"
 
 namespace ulmus::ops {
 namespace {
@@ -17,7 +18,7 @@ using test::kClosedFormF64;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// A gate over three tensors with 2, 1 and 1 blocks.
+/// A gate behind the total of three tensors with 2, 1 and 1 blocks.
 class StepGateTest : public testing::Test {
  protected:
   /// One step; afterwards field() shows the gate.
@@ -26,8 +27,14 @@ class StepGateTest : public testing::Test {
     args.gate = gate_;
     args.windows = windows_;
     args.loss = f_.f64({1}, {loss});
-    args.norm_sums = f_.f64({4}, norm_sums);
-    args.tensor_begin = f_.tensor<std::int64_t>({4}, {0, 2, 3, 4});
+    const TensorView totals = f_.stale(DType::kF64, {2});
+    norm_total({.norm_sq = totals.rows(0, 1),
+                .first_bad = totals.rows(1, 2),
+                .norm_sums = f_.f64({4}, norm_sums),
+                .tensor_begin = f_.tensor<std::int64_t>({4}, {0, 2, 3, 4})},
+               f_.ctx);
+    args.norm_sq = totals.rows(0, 1);
+    args.first_bad = totals.rows(1, 2);
     step_gate(args, f_.ctx);
     values_ = f_.values(gate_);
   }

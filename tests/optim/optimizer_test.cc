@@ -28,21 +28,27 @@ class Training {
       : f(backend, 2),
         loss(f.zeros(DType::kF64, {1})),
         gate(f.zeros(DType::kF64, {ops::kNumGateFields})),
+        record{.gate = gate,
+               .norm_sq = f.zeros(DType::kF64, {1}),
+               .first_bad = f.zeros(DType::kF64, {1}),
+               .loss = loss},
         tensors(
             {make("a", dtype, {7, 3}, 21, 1.0, 0.0), make("b", dtype, {3, 4500}, 4500, 0.5, 0.1)}),
-        optimizer(tensors, options, gate, f.arena, *f.device) {}
+        optimizer(tensors, options, record, f.arena, *f.device) {}
 
   /// One step with gradients of a named stream.
   void step(const std::string& stream, double lr, double loss_value = 1.0) {
     f.device->copy_to_device<double>(loss, std::vector<double>{loss_value});
     for (const OptimizedTensor& tensor : tensors)
       f.write(tensor.grad, gradient(tensor, stream));
-    optimizer.step(loss, lr, f.ctx);
+    optimizer.measure(f.ctx);
+    optimizer.update(lr, f.ctx);
   }
   /// The same gradients again.
   void repeat(double lr, double loss_value) {
     f.device->copy_to_device<double>(loss, std::vector<double>{loss_value});
-    optimizer.step(loss, lr, f.ctx);
+    optimizer.measure(f.ctx);
+    optimizer.update(lr, f.ctx);
   }
   static std::vector<double> gradient(const OptimizedTensor& tensor, const std::string& stream) {
     return DeviceFixture::normals(tensor.grad.shape(), stream + tensor.name, 0.01);
@@ -64,6 +70,7 @@ class Training {
   DeviceFixture f;
   TensorView loss;
   TensorView gate;
+  GateRecord record;
   std::vector<OptimizedTensor> tensors;
   Optimizer optimizer;
 
@@ -71,9 +78,9 @@ class Training {
   OptimizedTensor make(const std::string& name, DType dtype, const Shape& shape,
                        std::int64_t slice_elements, double lr_scale, double weight_decay) {
     return {.name = name,
+            .blocks = BlockRange::all(shape.numel(), slice_elements),
             .param = f.normal(dtype, shape, name),
             .grad = f.zeros(dtype, shape),
-            .slice_elements = slice_elements,
             .lr_scale = lr_scale,
             .weight_decay = weight_decay};
   }
@@ -164,7 +171,8 @@ TEST(Optimizer, ANonfiniteStepChangesNothing) {
   grad[9000] = std::numeric_limits<double>::infinity();
   run.f.device->copy_to_device<double>(run.loss, std::vector<double>{1.0});
   run.f.write(run.tensors[1].grad, grad);
-  run.optimizer.step(run.loss, 0.05, run.f.ctx);
+  run.optimizer.measure(run.f.ctx);
+  run.optimizer.update(0.05, run.f.ctx);
   EXPECT_EQ(run.field(ops::GateField::kBadTensor), 1.0);
   EXPECT_EQ(run.field(ops::GateField::kNonfiniteInRow), 2.0);
   EXPECT_EQ(run.field(ops::GateField::kCount), count);
@@ -197,21 +205,12 @@ TEST(Optimizer, AStepReadsNothingAndTakesNothing) {
   run.step("one", 0.05);
   const std::int64_t used = run.f.arena.used_bytes();
   run.f.device->reset_transfers();
-  run.optimizer.zero_gradients(run.f.ctx);
-  run.optimizer.step(run.loss, 0.05, run.f.ctx);
+  run.optimizer.measure(run.f.ctx);
+  run.optimizer.update(0.05, run.f.ctx);
   const TransferCounters& transfers = run.f.device->transfers();
   EXPECT_EQ(transfers.host_reads + transfers.staged_in + transfers.staged_out, 0);
   EXPECT_EQ(run.f.arena.used_bytes(), used);
   EXPECT_EQ(run.f.workspace.used_bytes(), 0);
-}
-
-TEST(Optimizer, ZeroGradientsAreZero) {
-  Training run(Backend::kCpu, DType::kF32, {});
-  run.step("one", 0.05);
-  run.optimizer.zero_gradients(run.f.ctx);
-  for (const OptimizedTensor& tensor : run.tensors) {
-    EXPECT_THAT(run.f.values(tensor.grad), ::testing::Each(0.0));
-  }
 }
 
 /// Copies all that a checkpoint would hold from one optimizer to another.
@@ -264,28 +263,35 @@ TEST(Optimizer, RefusesStateThatCannotBe) {
 
 TEST(Optimizer, RefusesTensorsAndOptionsThatDoNotFit) {
   DeviceFixture f;
-  const TensorView gate = f.zeros(DType::kF64, {ops::kNumGateFields});
+  const GateRecord record = {.gate = f.zeros(DType::kF64, {ops::kNumGateFields}),
+                             .norm_sq = f.zeros(DType::kF64, {1}),
+                             .first_bad = f.zeros(DType::kF64, {1}),
+                             .loss = f.zeros(DType::kF64, {1})};
   const auto refusal = [&](std::vector<OptimizedTensor> tensors, Optimizer::Options options = {}) {
     return test::error_of(
-        [&] { Optimizer(std::move(tensors), options, gate, f.arena, *f.device); });
+        [&] { Optimizer(std::move(tensors), options, record, f.arena, *f.device); });
   };
   const OptimizedTensor good{.name = "w",
+                             .blocks = BlockRange::all(8, 8),
                              .param = f.zeros(DType::kF32, {4, 2}),
-                             .grad = f.zeros(DType::kF32, {4, 2}),
-                             .slice_elements = 8};
+                             .grad = f.zeros(DType::kF32, {4, 2})};
   EXPECT_THAT(refusal({good, good}), HasSubstr("w is given twice"));
   OptimizedTensor bad = good;
   bad.grad = f.zeros(DType::kF32, {2, 4});
   EXPECT_THAT(refusal({bad}), HasSubstr("w: parameter [4, 2] f32, gradient [2, 4] f32"));
   bad = good;
-  bad.slice_elements = 3;
+  bad.blocks.slice_elements = 3;
   EXPECT_THAT(refusal({bad}), HasSubstr("slices of 3"));
+  bad = good;
+  bad.blocks = {8, 8, 0, 0};
+  EXPECT_THAT(refusal({bad}), HasSubstr("w: 8 elements for blocks of 0"));
   EXPECT_THAT(refusal({good}, {.beta1 = 1.0}), HasSubstr("betas 1"));
   EXPECT_THAT(refusal({good}, {.clip = -1.0}), HasSubstr("clip -1"));
   EXPECT_THAT(refusal({good}, {.skip_sigma = -1.0}), HasSubstr("skip_sigma -1"));
-  EXPECT_THAT(
-      test::error_of([&] { Optimizer({good}, {}, f.zeros(DType::kF64, {3}), f.arena, *f.device); }),
-      HasSubstr("gate [3] f64"));
+  GateRecord short_gate = record;
+  short_gate.gate = f.zeros(DType::kF64, {3});
+  EXPECT_THAT(test::error_of([&] { Optimizer({good}, {}, short_gate, f.arena, *f.device); }),
+              HasSubstr("gate [3] f64"));
 }
 
 TEST(Optimizer, OnAMetaDeviceItIsOnlyBooked) {
@@ -297,21 +303,72 @@ TEST(Optimizer, OnAMetaDeviceItIsOnlyBooked) {
   const auto take = [&](DType dtype, const Shape& shape) {
     return arena.allocate("test", dtype, shape);
   };
-  const TensorView gate = take(DType::kF64, {ops::kNumGateFields});
-  const TensorView loss = take(DType::kF64, {1});
+  const GateRecord record = {.gate = take(DType::kF64, {ops::kNumGateFields}),
+                             .norm_sq = take(DType::kF64, {1}),
+                             .first_bad = take(DType::kF64, {1}),
+                             .loss = take(DType::kF64, {1})};
   const std::int64_t before = arena.used_bytes();
+  constexpr std::int64_t kElements = std::int64_t{1} << 30U;
   std::vector<OptimizedTensor> tensors = {{.name = "w",
+                                           .blocks = BlockRange::all(kElements, kElements),
                                            .param = take(DType::kF32, {1 << 20, 1 << 10}),
-                                           .grad = take(DType::kF32, {1 << 20, 1 << 10}),
-                                           .slice_elements = std::int64_t{1} << 30U}};
+                                           .grad = take(DType::kF32, {1 << 20, 1 << 10})}};
   const std::int64_t tensor_bytes = std::int64_t{4} << 30U;
   EXPECT_EQ(arena.used_bytes() - before, 2 * tensor_bytes);
-  const Optimizer optimizer(tensors, {}, gate, arena, *device);
+  const Optimizer optimizer(tensors, {}, record, arena, *device);
   EXPECT_GT(arena.used_bytes() - before, 4 * tensor_bytes);
   EXPECT_LT(arena.used_bytes() - before, 4 * tensor_bytes + tensor_bytes / 1000);
-  optimizer.zero_gradients(ctx);
-  optimizer.step(loss, 0.1, ctx);
+  optimizer.measure(ctx);
+  optimizer.update(0.1, ctx);
   EXPECT_EQ(meter.entries().size(), 4);
+}
+
+/// Two ranks that own a part each, one of them nothing of a tensor, together do what one does
+/// alone.
+TEST(Optimizer, PartsOfATensorAreOptimisedLikeTheWhole) {
+  DeviceFixture f;
+  constexpr std::int64_t kNumel = 3 * 5000;
+  const Shape shape = {3, 5000};
+  const auto start = DeviceFixture::normals(shape, "start");
+  const auto gradient = DeviceFixture::normals(shape, "gradient");
+  const auto record = [&] {
+    return GateRecord{.gate = f.zeros(DType::kF64, {ops::kNumGateFields}),
+                      .norm_sq = f.zeros(DType::kF64, {1}),
+                      .first_bad = f.zeros(DType::kF64, {1}),
+                      .loss = f.zeros(DType::kF64, {1})};
+  };
+  const auto run = [&](const std::vector<BlockRange>& parts) {
+    const TensorView param = f.floats(DType::kF64, {kNumel}, start);
+    const TensorView grad = f.floats(DType::kF64, {kNumel}, gradient);
+    std::vector<GateRecord> records;
+    std::vector<std::unique_ptr<Optimizer>> optimizers;
+    double norm_sq = 0.0;
+    for (const BlockRange& part : parts) {
+      records.push_back(record());
+      const std::int64_t begin = part.element_begin();
+      const std::int64_t end = part.element_end();
+      optimizers.push_back(std::make_unique<Optimizer>(
+          std::vector<OptimizedTensor>{{.name = "w",
+                                        .blocks = part,
+                                        .param = param.rows(begin, end),
+                                        .grad = grad.rows(begin, end),
+                                        .weight_decay = 0.1}},
+          Optimizer::Options{.clip = 0.5}, records.back(), f.arena, *f.device));
+      optimizers.back()->measure(f.ctx);
+      norm_sq += f.values(records.back().norm_sq).front();
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      f.write(records[i].norm_sq, {norm_sq});
+      optimizers[i]->update(0.1, f.ctx);
+    }
+    return f.values(param);
+  };
+  const std::vector<double> whole = run({BlockRange::all(kNumel, 5000)});
+  EXPECT_NE(whole, start);
+  const std::vector<double> cut =
+      run({{kNumel, 5000, 0, 1}, {kNumel, 5000, 1, 6}, {kNumel, 5000, 6, 6}});
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    test::expect_close(cut[i], whole[i], kClosedFormF64, "element");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "tests/support/allocation_counter.h"
 #include "tests/train/small_run.h"
+#include "ulmus/parallel/local_exchange.h"
 #include "ulmus/train/trainer.h"
 
 namespace ulmus::test {
@@ -15,18 +16,24 @@ namespace {
 struct Prepared {
   explicit Prepared(const train::Config& run_config)
       : config(run_config),
-        device(train::make_device(config)),
-        memory(train::measure_memory(config, train::Purpose::kTrain, train::num_threads(config))),
-        runtime(config, train::Purpose::kTrain, *device, memory) {
-    const data::Loader loader = train::make_training_loader(config, device->pool());
-    loader.load(0, 8, batch);
+        device(train::make_device(config, one.ranks().node())),
+        memory(train::measure_memory(config, train::Purpose::kTrain, {}, 0,
+                                     train::num_threads(config, one.ranks().node()))),
+        runtime(config, train::Purpose::kTrain, *device, one.ranks(), memory) {
+    const data::Loader loader = train::make_training_loader(config);
+    loader.load(0, 8, {.micro_sequences = config.batch.micro_sequences}, batch);
+    totals = {batch.loss_tokens, batch.valid_tokens};
     runtime.initialize_parameters();
   }
+  void step(std::int64_t step) { runtime.train_step(batch, totals, step, 1e-3); }
+
+  OneRank one;
   train::Config config;
   std::unique_ptr<Device> device;
   MemoryTable memory;
   train::Runtime runtime;
   data::HostBatch batch;
+  train::StepTotals totals;
 };
 
 TEST(Runtime, AStepReadsTheDeviceExactlyOnce) {
@@ -34,7 +41,7 @@ TEST(Runtime, AStepReadsTheDeviceExactlyOnce) {
   Prepared prepared(small.config("reads"));
   for (std::int64_t step = 0; step < 3; ++step) {
     prepared.device->reset_transfers();
-    prepared.runtime.train_step(prepared.batch, step, 1e-3);
+    prepared.step(step);
     prepared.runtime.read_record();
     EXPECT_EQ(prepared.device->transfers().host_reads, 1);
     EXPECT_EQ(prepared.device->transfers().staged_out, 0);
@@ -46,7 +53,7 @@ TEST(Runtime, AStepReadsTheDeviceExactlyOnce) {
 TEST(Runtime, TheMeterKnowsTheOperationsOfTheExchange) {
   const SmallRun small;
   Prepared prepared(small.config("exchange"));
-  prepared.runtime.train_step(prepared.batch, 0, 1e-3);
+  prepared.step(0);
   for (const std::string_view name : parallel::LocalExchange::kOperations) {
     const auto entries = prepared.runtime.meter().entries();
     EXPECT_TRUE(std::ranges::any_of(entries, [&](const MeterEntry& entry) {
@@ -58,13 +65,13 @@ TEST(Runtime, TheMeterKnowsTheOperationsOfTheExchange) {
 TEST(Runtime, AStepTakesNothingFromHeapOrArenas) {
   const SmallRun small;
   Prepared prepared(small.config("heap"));
-  prepared.runtime.train_step(prepared.batch, 0, 1e-3);  // OpenBLAS sets itself up
+  prepared.step(0);  // OpenBLAS sets itself up
   std::size_t arena_allocations = 0;
   for (int i = 0; i < kNumMemoryClasses; ++i) {
     arena_allocations += prepared.runtime.allocations(static_cast<MemoryClass>(i)).size();
   }
   const std::int64_t before = num_allocations();
-  prepared.runtime.train_step(prepared.batch, 1, 1e-3);
+  prepared.step(1);
   EXPECT_EQ(num_allocations(), before);
   std::size_t after = 0;
   for (int i = 0; i < kNumMemoryClasses; ++i) {
@@ -83,7 +90,7 @@ TEST(Runtime, UsesExactlyTheMemoryThatTheMetaRunMeasured) {
   for (const auto& family : {std::vector<std::string>{}, olmo3}) {
     Prepared prepared(small.config("memory", family));
     for (std::int64_t step = 0; step < 2; ++step) {
-      prepared.runtime.train_step(prepared.batch, step, 1e-3);
+      prepared.step(step);
       prepared.runtime.evaluate(prepared.batch, 0, 1.0);
       EXPECT_EQ(prepared.runtime.used().bytes, prepared.memory.bytes) << family.size();
     }
@@ -98,7 +105,7 @@ struct StepGradients {
 
 StepGradients gradients_of(const train::Config& config) {
   Prepared prepared(config);
-  prepared.runtime.accumulate_gradients(prepared.batch, 0);
+  prepared.runtime.accumulate_gradients(prepared.batch, prepared.totals, 0);
   StepGradients result;
   for (const nn::Parameter& parameter : prepared.runtime.language_model().parameters().all()) {
     result.names.push_back(parameter.name);

@@ -9,6 +9,7 @@
 
 #include "ulmus/base/file.h"
 #include "ulmus/base/thread_pool.h"
+#include "ulmus/comm/thread/thread_transport.h"
 #include "ulmus/data/bpe_trainer.h"
 #include "ulmus/data/tokenize.h"
 #include "ulmus/train/config_file.h"
@@ -73,6 +74,22 @@ std::string SmallRun::config_text(const std::string& name) const {
 train::Config SmallRun::config(const std::string& name,
                                const std::vector<std::string>& overrides) const {
   return train::parse_config(config_text(name), "small_run", overrides);
+}
+
+OneRank::OneRank()
+    : world_(std::move(comm::make_thread_transports(1).front()), {}), ranks_(world_, {}) {}
+
+train::TrainResult train_alone(const train::Config& config, const train::StopFlag& stop,
+                               train::Reporter& reporter) {
+  OneRank one;
+  return train::run_training(config, stop, reporter, one.world());
+}
+
+train::EvalResult evaluate_alone(const train::Config& config,
+                                 const std::filesystem::path& checkpoint,
+                                 train::Reporter& reporter) {
+  OneRank one;
+  return train::evaluate_checkpoint(config, checkpoint, reporter, one.world());
 }
 
 void QuietReporter::progress(const train::Progress& progress) {

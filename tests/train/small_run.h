@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ulmus/parallel/ranks.h"
 #include "ulmus/train/config.h"
 #include "ulmus/train/reporter.h"
 #include "ulmus/train/run.h"
@@ -34,6 +35,25 @@ class SmallRun {
  private:
   std::filesystem::path folder_;
 };
+
+/// The ranks of a run in one process alone.
+class OneRank {
+ public:
+  OneRank();
+  comm::World& world() { return world_; }
+  const parallel::Ranks& ranks() const { return ranks_; }
+
+ private:
+  comm::World world_;
+  parallel::Ranks ranks_;
+};
+
+/// train::run_training and train::evaluate_checkpoint in one process.
+train::TrainResult train_alone(const train::Config& config, const train::StopFlag& stop,
+                               train::Reporter& reporter);
+train::EvalResult evaluate_alone(const train::Config& config,
+                                 const std::filesystem::path& checkpoint,
+                                 train::Reporter& reporter);
 
 /// Keeps what it is told; may set the stop flag at a step.
 class QuietReporter final : public train::Reporter {

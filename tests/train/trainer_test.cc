@@ -22,7 +22,7 @@ using testing::StartsWith;
 train::TrainResult run(const train::Config& config, std::int64_t stop_at_step = -1) {
   QuietReporter reporter;
   reporter.stop_at_step = stop_at_step;
-  return train::run_training(config, reporter.stop, reporter);
+  return train_alone(config, reporter.stop, reporter);
 }
 
 TEST(Trainer, TwoRunsWithOneSeedAreEqualButForTimes) {
@@ -92,7 +92,8 @@ TEST(Trainer, KeepsTheNewestCheckpoints) {
 
 TEST(Trainer, ASecondProcessOnTheFolderIsRefused) {
   const SmallRun small;
-  const train::RunFolder held(small.folder() / "held");
+  OneRank one;
+  const train::RunFolder held(small.folder() / "held", one.world().all());
   EXPECT_THROW(run(small.config("held")), InputError);
 }
 
@@ -113,7 +114,7 @@ TEST(Trainer, NonFiniteStepsAreNamedAndEndTheRun) {
   const auto config = small.config(
       "blown", {"optim.lr=1e30", "optim.clip=0.0", "optim.max_nonfinite=3", "optim.warmup=0"});
   try {
-    train::run_training(config, reporter.stop, reporter);
+    train_alone(config, reporter.stop, reporter);
     FAIL() << "did not throw";
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), ExitCode::kFailed);
@@ -162,7 +163,7 @@ TEST(Trainer, TokensOfAnotherTokenizerAreRefused) {
   EXPECT_THAT(message_of([&] { run(config); }),
               AllOf(HasSubstr("data.train: "), HasSubstr("made with another tokenizer")));
   QuietReporter reporter;
-  EXPECT_THAT(message_of([&] { train::evaluate_checkpoint(config, done.checkpoint, reporter); }),
+  EXPECT_THAT(message_of([&] { evaluate_alone(config, done.checkpoint, reporter); }),
               AllOf(HasSubstr("data.eval: "), HasSubstr("made with another tokenizer")));
   const train::GenerateOptions options = {
       .checkpoint = done.checkpoint, .prompt = "a", .tokenizer = other};
@@ -189,7 +190,7 @@ TEST(Trainer, AModelWithoutExpertsTrainsEvaluatesAndGenerates) {
   const train::Config config = train::parse_config(text, "dense", {});
   const auto done = run(config);
   QuietReporter reporter;
-  EXPECT_GT(train::evaluate_checkpoint(config, done.checkpoint, reporter).tokens, 0);
+  EXPECT_GT(evaluate_alone(config, done.checkpoint, reporter).tokens, 0);
   EXPECT_NE(
       train::generate({.checkpoint = done.checkpoint, .prompt = "The", .tokens = 3}, reporter), "");
 }
@@ -212,15 +213,15 @@ TEST(Trainer, EvaluationWithAnotherModelIsToldAndWithoutBiasesRefused) {
   const SmallRun small;  // its runs balance by biases
   const auto done = run(small.config("biased", {"run.max_steps=3"}));
   QuietReporter reporter;
-  train::evaluate_checkpoint(small.config("biased"), done.checkpoint, reporter);
+  evaluate_alone(small.config("biased"), done.checkpoint, reporter);
   EXPECT_TRUE(reporter.warnings.empty());
-  train::evaluate_checkpoint(small.config("biased", {"moe.top_k=1", "moe.balance_loss=0.5"}),
-                             done.checkpoint, reporter);
+  evaluate_alone(small.config("biased", {"moe.top_k=1", "moe.balance_loss=0.5"}), done.checkpoint,
+                 reporter);
   ASSERT_EQ(reporter.warnings.size(), 1U);
   EXPECT_THAT(reporter.warnings[0],
               AllOf(HasSubstr("moe.top_k was 2, is now 1"), Not(HasSubstr("balance_loss"))));
   const train::Config unbiased = small.config("biased", {"moe.bias_update=0"});
-  EXPECT_THAT(message_of([&] { train::evaluate_checkpoint(unbiased, done.checkpoint, reporter); }),
+  EXPECT_THAT(message_of([&] { evaluate_alone(unbiased, done.checkpoint, reporter); }),
               AllOf(HasSubstr("layers.0.moe.router.bias"), HasSubstr("moe.bias_update = 0")));
 }
 
@@ -232,7 +233,7 @@ TEST(Trainer, EvaluationUnderForcedRoutingDoesNotDependOnMicroBatches) {
   const auto loss = [&](const char* micro) {
     std::vector<std::string> keys = forced;
     keys.emplace_back(micro);
-    return train::evaluate_checkpoint(small.config("forced", keys), done.checkpoint, reporter).loss;
+    return evaluate_alone(small.config("forced", keys), done.checkpoint, reporter).loss;
   };
   const double one = loss("batch.micro_sequences=1");
   EXPECT_NEAR(loss("batch.micro_sequences=4"), one, 1e-6 * one);
@@ -243,8 +244,8 @@ TEST(Trainer, AllPackedDocumentsAreEvaluatedOnce) {
   const auto done = run(small.config("packed", {"run.max_steps=0", "data.packing=documents"}));
   QuietReporter reporter;
   const auto evaluated = [&](const char* micro) {
-    return train::evaluate_checkpoint(small.config("packed", {"data.packing=documents", micro}),
-                                      done.checkpoint, reporter);
+    return evaluate_alone(small.config("packed", {"data.packing=documents", micro}),
+                          done.checkpoint, reporter);
   };
   const train::EvalResult one = evaluated("batch.micro_sequences=1");
   const train::EvalResult four = evaluated("batch.micro_sequences=4");
@@ -350,7 +351,7 @@ TEST(Evaluate, MatchesTheEvaluationDuringTraining) {
   const auto config = small.config("eval");
   const auto trained = run(config);
   QuietReporter reporter;
-  const auto result = train::evaluate_checkpoint(config, trained.checkpoint, reporter);
+  const auto result = evaluate_alone(config, trained.checkpoint, reporter);
   const auto last = nlohmann::json::parse(metrics_without_times(small.folder() / "eval").back());
   EXPECT_EQ(result.loss, last["eval/loss"].get<double>());
   EXPECT_EQ(result.bits_per_byte, last["eval/bits_per_byte"].get<double>());

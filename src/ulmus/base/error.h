@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -11,16 +12,25 @@ namespace ulmus {
 /// Exit statuses of the program (docs/configuration.md).
 enum class ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kDifference = 3 };
 
+/// Who throws an error when a run has several ranks.
+enum class ErrorScope : std::uint8_t {
+  kThisRank,
+  kEveryRank,  ///< all of them throw the same, so one of them can tell the user
+};
+
 /// Something went wrong while running; the program ends with `exit_code()`.
 /// The message says what was wrong, where, and what is allowed.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, ExitCode exit_code = ExitCode::kFailed)
-      : std::runtime_error(message), exit_code_(exit_code) {}
+  explicit Error(const std::string& message, ExitCode exit_code = ExitCode::kFailed,
+                 ErrorScope scope = ErrorScope::kThisRank)
+      : std::runtime_error(message), exit_code_(exit_code), scope_(scope) {}
   ExitCode exit_code() const { return exit_code_; }
+  ErrorScope scope() const { return scope_; }
 
  private:
   ExitCode exit_code_;
+  ErrorScope scope_;
 };
 
 /// Wrong usage, configuration or input file, found before anything was changed.

@@ -26,6 +26,13 @@ int open_for_reading(const std::filesystem::path& path) {
   return fd;
 }
 
+void sync_and_close_file(int fd, const std::filesystem::path& path) {
+  const bool synced = ::fsync(fd) == 0;
+  const std::string why = reason();
+  const bool closed = ::close(fd) == 0;
+  if (!synced || !closed) fail("cannot flush ", path.string(), ": ", why);
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
@@ -92,13 +99,36 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 
 void FileWriter::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-void FileWriter::sync_and_close() {
-  const int fd = std::exchange(fd_, -1);
-  const bool synced = ::fsync(fd) == 0;
-  const std::string why = reason();
-  const bool closed = ::close(fd) == 0;
-  if (!synced || !closed) fail("cannot flush ", path_.string(), ": ", why);
+void FileWriter::sync_and_close() { sync_and_close_file(std::exchange(fd_, -1), path_); }
+
+RangeWriter::RangeWriter(const std::filesystem::path& path, Open open)
+    : path_(path),
+      fd_(::open(path.c_str(),
+                 O_WRONLY | O_CLOEXEC | (open == Open::kCreate ? O_CREAT | O_TRUNC : 0), 0644)) {
+  if (fd_ < 0) fail("cannot write ", path.string(), ": ", reason());
 }
+
+RangeWriter::~RangeWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void RangeWriter::resize(std::int64_t size_bytes) {
+  if (::ftruncate(fd_, size_bytes) != 0) fail("cannot write ", path_.string(), ": ", reason());
+}
+
+void RangeWriter::write(std::int64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("cannot write ", path_.string(), ": ", reason());
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += written;
+  }
+}
+
+void RangeWriter::sync_and_close() { sync_and_close_file(std::exchange(fd_, -1), path_); }
 
 void sync_directory(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

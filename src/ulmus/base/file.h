@@ -51,6 +51,30 @@ class FileWriter {
   int fd_ = -1;
 };
 
+/// Writes at chosen places of a file, whose other places others may write at the same time. Errors
+/// as FileWriter's.
+class RangeWriter {
+ public:
+  enum class Open : std::uint8_t {
+    kCreate,    ///< creates or truncates
+    kExisting,  ///< Error when there is no such file
+  };
+  RangeWriter(const std::filesystem::path& path, Open open);
+  ~RangeWriter();
+  RangeWriter(const RangeWriter&) = delete;
+  RangeWriter& operator=(const RangeWriter&) = delete;
+
+  /// Gives the file its length; what nobody wrote reads as zeros.
+  void resize(std::int64_t size_bytes);
+  void write(std::int64_t offset, std::span<const std::byte> bytes);
+  /// Flushes what any process on this machine has written to it, and closes.
+  void sync_and_close();
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
 /// Replaces `path` by `text` so that a crash leaves either the old or the new file: temporary file
 /// beside it, fsync, rename, fsync of the folder.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);

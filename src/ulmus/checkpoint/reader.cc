@@ -1,7 +1,9 @@
 #include "ulmus/checkpoint/reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,6 +16,7 @@
 #include "ulmus/checkpoint/info.h"
 #include "ulmus/checkpoint/safetensors.h"
 #include "ulmus/checkpoint/tensor_hash.h"
+#include "ulmus/comm/agreement.h"
 
 namespace ulmus::checkpoint {
 
@@ -86,32 +89,45 @@ SafetensorsFile open_checked(const fs::path& path,
   return file;
 }
 
-/// Goes over the data of one tensor: use(bytes, Piece) for each piece. InputError when a value is
-/// not finite or the hash is not the manifest's.
+/// What reading some blocks of a tensor found.
+struct ReadFindings {
+  std::uint64_t hash = 0;       ///< their part
+  std::int64_t nonfinite = -1;  ///< element of the whole tensor, -1 for none
+};
+
+/// Goes over some blocks of one tensor: use(bytes, Piece) for each piece.
 template <class Use>
-void read_tensor(const SafetensorsFile& file, const ManifestTensor& tensor, Use&& use) {
+ReadFindings read_blocks(const SafetensorsFile& file, const ManifestTensor& tensor,
+                         const BlockRange& blocks, Use&& use) {
   const FileTensor* entry = file.find(tensor.name);
   ULMUS_CHECK(entry != nullptr, tensor.name);
   const std::span<const std::byte> data = file.bytes(*entry);
   const std::int64_t element_bytes = size_of(tensor.dtype);
-  const std::int64_t numel = tensor.shape.numel();
-  const std::string place = concat(file.path().string(), ": tensor ", printable(tensor.name));
-  TensorHash hash(numel, tensor.slice_elements, element_bytes);
-  std::int64_t nonfinite = -1;
-  for_pieces(numel, tensor.slice_elements, kPieceElements, [&](const Piece& piece) {
+  TensorHash hash(blocks, element_bytes);
+  ReadFindings findings;
+  for_pieces(blocks, kPieceElements, [&](const Piece& piece) {
     const auto bytes = data.subspan(
         static_cast<std::size_t>(piece.element_begin * element_bytes),
         static_cast<std::size_t>((piece.element_end - piece.element_begin) * element_bytes));
     hash.add_blocks(piece.block_begin, piece.block_end, bytes);
     const std::int64_t bad = first_nonfinite(bytes, tensor.dtype);
-    if (nonfinite < 0 && bad >= 0) nonfinite = piece.element_begin + bad;
+    if (findings.nonfinite < 0 && bad >= 0) findings.nonfinite = piece.element_begin + bad;
     use(bytes, piece);
   });
-  if (hash.value() != tensor.hash) {
-    fail_input(place, ": its data have hash ", hash_text(hash.value()), ", the manifest says ",
+  findings.hash = hash.value();
+  return findings;
+}
+
+/// InputError when the hash of all blocks is not the manifest's, or a value is not finite.
+void check_findings(const fs::path& dir, const ManifestTensor& tensor,
+                    const ReadFindings& findings) {
+  const std::string place =
+      concat((dir / tensor.file).string(), ": tensor ", printable(tensor.name));
+  if (findings.hash != tensor.hash) {
+    fail_input(place, ": its data have hash ", hash_text(findings.hash), ", the manifest says ",
                hash_text(tensor.hash), ": damaged");
   }
-  if (nonfinite >= 0) fail_input(place, ": NaN or Inf at element ", nonfinite);
+  if (findings.nonfinite >= 0) fail_input(place, ": NaN or Inf at element ", findings.nonfinite);
 }
 
 bool has_ending(std::string_view name, const std::vector<std::string>& suffixes) {
@@ -132,18 +148,20 @@ RefsByName by_name(std::span<const TensorRef> tensors) {
     ULMUS_CHECK(refs.emplace(tensor.name, &tensor).second, "tensor ", tensor.name,
                 " is given twice");
     ULMUS_CHECK(tensor.view.is_contiguous(), tensor.name, " is not contiguous");
+    ULMUS_CHECK(tensor.view.numel() == tensor.blocks.num_elements(), tensor.name, ": ",
+                tensor.view.numel(), " elements for blocks of ", tensor.blocks.num_elements());
   }
   return refs;
 }
 
 std::string compared(const ManifestTensor& saved, const TensorRef& ref) {
-  if (saved.shape != ref.view.shape() || saved.dtype != ref.view.dtype()) {
+  if (saved.shape != ref.shape || saved.dtype != ref.view.dtype()) {
     return concat("differs ", printable(saved.name), ": checkpoint ", saved.shape, " ", saved.dtype,
-                  ", model ", ref.view.shape(), " ", ref.view.dtype());
+                  ", model ", ref.shape, " ", ref.view.dtype());
   }
-  if (saved.slice_elements != ref.slice_elements && saved.shape.numel() > 0) {
+  if (saved.slice_elements != ref.blocks.slice_elements && saved.shape.numel() > 0) {
     return concat("differs ", printable(saved.name), ": checkpoint in slices of ",
-                  saved.slice_elements, " elements, model ", ref.slice_elements);
+                  saved.slice_elements, " elements, model ", ref.blocks.slice_elements);
   }
   return "";
 }
@@ -250,6 +268,65 @@ void note(VerifyReport& report, Body&& body) {
   }
 }
 
+/// The manifest of a folder whose name agrees with it.
+Manifest named_manifest_of(const fs::path& dir) {
+  Manifest manifest = manifest_of(dir);
+  const auto named = step_of(normal(dir).filename().string());
+  if (named && *named != manifest.step) {
+    fail_input("the folder is named after step ", *named, " and holds step ", manifest.step);
+  }
+  return manifest;
+}
+
+/// Copies the blocks of this rank, and opens every file on the way.
+void read_owned(const fs::path& dir, const RefsByName& refs, Device& device, LoadReport& report,
+                std::vector<ReadFindings>& findings) {
+  for (const std::string& name : stray_files(dir, report.manifest)) {
+    if (name.ends_with(".safetensors")) {
+      fail_input((dir / name).string(), ": the manifest knows no such file");
+    }
+  }
+  for (const auto& [name, in_file] : tensors_by_file(report.manifest)) {
+    const auto is_wanted = [&](const ManifestTensor* tensor) {
+      return refs.contains(tensor->name);
+    };
+    const auto wanted = std::count_if(in_file.begin(), in_file.end(), is_wanted);
+    report.tensors_left_out += static_cast<std::int64_t>(in_file.size()) - wanted;
+    if (wanted == 0) continue;
+    const SafetensorsFile file = open_checked(dir / name, in_file);
+    for (const ManifestTensor* tensor : in_file) {
+      if (!is_wanted(tensor)) continue;
+      const TensorRef& ref = *refs.at(tensor->name);
+      const TensorView flat = ref.view.reshape({ref.view.numel()});
+      const std::int64_t first = ref.blocks.element_begin();
+      findings[static_cast<std::size_t>(tensor - report.manifest.tensors.data())] = read_blocks(
+          file, *tensor, ref.blocks, [&](std::span<const std::byte> bytes, const Piece& piece) {
+            device.copy_to_device(flat.rows(piece.element_begin - first, piece.element_end - first),
+                                  bytes);
+          });
+      ++report.tensors_checked;
+      report.bytes += tensor->bytes;
+    }
+  }
+}
+
+/// Hashes add up; of the elements that are not finite the first is kept.
+void add_findings(std::vector<ReadFindings>& findings, comm::Communicator& ranks) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> hashes;
+  std::vector<std::int64_t> elements;
+  for (const ReadFindings& found : findings) {
+    hashes.push_back(std::bit_cast<std::int64_t>(found.hash));
+    elements.push_back(found.nonfinite < 0 ? kNone : found.nonfinite);
+  }
+  ranks.all_reduce(hashes, comm::ReduceOp::kSum);
+  ranks.all_reduce(elements, comm::ReduceOp::kMin);
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    findings[i] = {.hash = std::bit_cast<std::uint64_t>(hashes[i]),
+                   .nonfinite = elements[i] == kNone ? -1 : elements[i]};
+  }
+}
+
 void verify_file(const fs::path& path, const std::vector<const ManifestTensor*>& tensors,
                  VerifyReport& report) {
   const SafetensorsFile file = open_checked(path, tensors);
@@ -258,7 +335,10 @@ void verify_file(const fs::path& path, const std::vector<const ManifestTensor*>&
     note(report, [&] {
       ++report.tensors_checked;
       report.bytes += tensor->bytes;
-      read_tensor(file, *tensor, [](std::span<const std::byte>, const Piece&) {});
+      const auto all = BlockRange::all(tensor->shape.numel(), tensor->slice_elements);
+      check_findings(
+          path.parent_path(), *tensor,
+          read_blocks(file, *tensor, all, [](std::span<const std::byte>, const Piece&) {}));
     });
   }
 }
@@ -266,44 +346,26 @@ void verify_file(const fs::path& path, const std::vector<const ManifestTensor*>&
 }  // namespace
 
 LoadReport load(const fs::path& dir, std::span<const TensorRef> tensors, Device& device,
-                const LoadOptions& options) {
-  require_folder(dir);
+                comm::Communicator& ranks, const LoadOptions& options) {
   const RefsByName refs = by_name(tensors);
   LoadReport report;
-  report.manifest = with_way_out(dir, [&] {
-    Manifest manifest = manifest_of(dir);
-    const auto named = step_of(normal(dir).filename().string());
-    if (named && *named != manifest.step) {
-      fail_input("the folder is named after step ", *named, " and holds step ", manifest.step);
-    }
-    return manifest;
+  comm::agree(ranks, [&] {
+    require_folder(dir);
+    report.manifest = with_way_out(dir, [&] { return named_manifest_of(dir); });
+    if (options.check_manifest) options.check_manifest(report.manifest);
+    check_same_tensors(report.manifest, refs, options, dir);
   });
-  if (options.check_manifest) options.check_manifest(report.manifest);
-  check_same_tensors(report.manifest, refs, options, dir);
-  with_way_out(dir, [&] {
-    for (const std::string& name : stray_files(dir, report.manifest)) {
-      if (name.ends_with(".safetensors")) {
-        fail_input((dir / name).string(), ": the manifest knows no such file");
+  std::vector<ReadFindings> findings(report.manifest.tensors.size());
+  comm::agree(ranks,
+              [&] { with_way_out(dir, [&] { read_owned(dir, refs, device, report, findings); }); });
+  add_findings(findings, ranks);
+  comm::agree(ranks, [&] {
+    with_way_out(dir, [&] {
+      for (std::size_t i = 0; i < findings.size(); ++i) {
+        const ManifestTensor& tensor = report.manifest.tensors[i];
+        if (refs.contains(tensor.name)) check_findings(dir, tensor, findings[i]);
       }
-    }
-    for (const auto& [name, in_file] : tensors_by_file(report.manifest)) {
-      const auto is_wanted = [&](const ManifestTensor* tensor) {
-        return refs.contains(tensor->name);
-      };
-      const auto wanted = std::count_if(in_file.begin(), in_file.end(), is_wanted);
-      report.tensors_left_out += static_cast<std::int64_t>(in_file.size()) - wanted;
-      if (wanted == 0) continue;
-      const SafetensorsFile file = open_checked(dir / name, in_file);
-      for (const ManifestTensor* tensor : in_file) {
-        if (!is_wanted(tensor)) continue;
-        const TensorView flat = refs.at(tensor->name)->view.reshape({tensor->shape.numel()});
-        read_tensor(file, *tensor, [&](std::span<const std::byte> bytes, const Piece& piece) {
-          device.copy_to_device(flat.rows(piece.element_begin, piece.element_end), bytes);
-        });
-        ++report.tensors_checked;
-        report.bytes += tensor->bytes;
-      }
-    }
+    });
   });
   return report;
 }

@@ -9,6 +9,7 @@
 
 #include "ulmus/checkpoint/manifest.h"
 #include "ulmus/checkpoint/tensor_ref.h"
+#include "ulmus/comm/communicator.h"
 #include "ulmus/device/device.h"
 
 namespace ulmus::checkpoint {
@@ -28,15 +29,17 @@ struct LoadReport {
   std::int64_t bytes = 0;             ///< of the tensors checked
 };
 
-/// Copies a checkpoint into `tensors`, in pieces, verifying the hash of each. The file of a tensor
-/// is the manifest's business: `file_group` is not looked at.
+/// Copies a checkpoint into `tensors`, in pieces, verifying the hash of each. Collective over
+/// `ranks`: every rank reads the blocks that it owns, and their hashes are added up. The file of a
+/// tensor is the manifest's business: `file_group` is not looked at.
 ///
 /// InputError, with all differences and the nearest names, when the tensors are not exactly those
 /// of the checkpoint in name, type, shape and slices; nothing is copied then. InputError naming
 /// what is damaged, and the newest good checkpoint beside this one, when bytes are missing or do
-/// not agree with their hash; the tensors hold no usable values then.
+/// not agree with their hash; the tensors hold no usable values then. On every rank when it happens
+/// on one.
 LoadReport load(const std::filesystem::path& dir, std::span<const TensorRef> tensors,
-                Device& device, const LoadOptions& options = {});
+                Device& device, comm::Communicator& ranks, const LoadOptions& options = {});
 
 struct VerifyReport {
   std::int64_t files_checked = 0;

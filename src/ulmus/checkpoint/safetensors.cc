@@ -211,25 +211,24 @@ std::string safetensors_header(std::span<const FileTensor> tensors, const FileMe
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
-                                     std::vector<FileTensor> tensors, const FileMetadata& metadata)
-    : path_(path), file_(path) {
+                                     std::vector<FileTensor> tensors, const FileMetadata& metadata,
+                                     RangeWriter::Open open)
+    : path_(path), file_(path, open) {
   place_one_after_another(tensors);
-  file_.write(safetensors_header(tensors, metadata));
+  const std::string header = safetensors_header(tensors, metadata);
+  data_begin_ = static_cast<std::int64_t>(header.size());
   for (const FileTensor& tensor : tensors)
-    missing_bytes_ += tensor.bytes;
+    data_bytes_ += tensor.bytes;
+  if (open == RangeWriter::Open::kExisting) return;
+  file_.resize(data_begin_ + data_bytes_);
+  file_.write(0, std::as_bytes(std::span(header)));
 }
 
-void SafetensorsWriter::write(std::span<const std::byte> bytes) {
+void SafetensorsWriter::write(std::int64_t offset, std::span<const std::byte> bytes) {
   const auto count = static_cast<std::int64_t>(bytes.size());
-  ULMUS_CHECK(count <= missing_bytes_, path_.string(), ": ", count, " bytes written where ",
-              missing_bytes_, " are missing");
-  file_.write(bytes);
-  missing_bytes_ -= count;
-}
-
-void SafetensorsWriter::sync_and_close() {
-  ULMUS_CHECK(missing_bytes_ == 0, path_.string(), ": ", missing_bytes_, " bytes are missing");
-  file_.sync_and_close();
+  ULMUS_CHECK(0 <= offset && offset + count <= data_bytes_, path_.string(), ": bytes ", offset,
+              " to ", offset + count, " of ", data_bytes_);
+  file_.write(data_begin_ + offset, bytes);
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {

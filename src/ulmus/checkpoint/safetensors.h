@@ -70,21 +70,23 @@ void place_one_after_another(std::vector<FileTensor>& tensors);
 /// bytes. Error on an empty, reserved or repeated name.
 std::string safetensors_header(std::span<const FileTensor> tensors, const FileMetadata& metadata);
 
-/// Writes a file front to back, in pieces.
+/// Writes the data of a file in pieces, in any order; other processes may write other pieces.
 class SafetensorsWriter {
  public:
-  /// Creates the file and writes the header. `tensors` need no offsets or bytes.
+  /// kCreate writes the header and gives the file its length; kExisting continues a file that was
+  /// created with the same tensors and metadata. `tensors` need no offsets or bytes.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<FileTensor> tensors,
-                    const FileMetadata& metadata);
-  /// The next bytes of the data. Error when they are more than the header promises.
-  void write(std::span<const std::byte> bytes);
-  /// Flushes to the disk. Error when bytes are missing. Without this call the file is incomplete.
-  void sync_and_close();
+                    const FileMetadata& metadata, RangeWriter::Open open);
+  /// `offset` counts from the start of the data. Error when the bytes leave the data.
+  void write(std::int64_t offset, std::span<const std::byte> bytes);
+  /// Flushes to the disk.
+  void sync_and_close() { file_.sync_and_close(); }
 
  private:
   std::filesystem::path path_;
-  FileWriter file_;
-  std::int64_t missing_bytes_ = 0;
+  RangeWriter file_;
+  std::int64_t data_begin_ = 0;
+  std::int64_t data_bytes_ = 0;
 };
 
 /// Reads a file that nobody vouches for. Every length, offset and shape is checked here, once;

@@ -17,22 +17,21 @@ namespace ulmus::checkpoint {
 /// XXH3 guards against damage, not against a forger.
 class TensorHash {
  public:
-  /// Error unless the slices divide the tensor.
-  TensorHash(std::int64_t numel, std::int64_t slice_elements, std::int64_t element_bytes);
+  /// The part of the hash that `blocks` give. Error unless the slices divide the tensor.
+  TensorHash(const BlockRange& blocks, std::int64_t element_bytes);
 
-  /// Adds blocks [begin, end); `bytes` are exactly their elements. Each block is added once.
+  /// Adds blocks [begin, end) of the tensor; `bytes` are exactly their elements. Each is added
+  /// once.
   void add_blocks(std::int64_t begin, std::int64_t end, std::span<const std::byte> bytes);
 
   /// The sum over the blocks added so far.
   std::uint64_t value() const { return value_; }
-  /// All blocks of the tensor were added.
-  bool is_complete() const { return added_ == blocks_; }
+  /// All blocks were added.
+  bool is_complete() const { return added_ == blocks_.num_blocks(); }
 
  private:
-  std::int64_t numel_;
-  std::int64_t slice_elements_;
+  BlockRange blocks_;
   std::int64_t element_bytes_;
-  std::int64_t blocks_;
   std::int64_t added_ = 0;
   std::uint64_t value_ = 0;
 };
@@ -45,17 +44,15 @@ struct Piece {
   std::int64_t element_end;
 };
 
-/// body(Piece) over a tensor from its start to its end, each piece of at most `max_elements`
+/// body(Piece) over some blocks of a tensor in order, each piece of at most `max_elements`
 /// (>= kBlockElements) elements.
 template <class Body>
-void for_pieces(std::int64_t numel, std::int64_t slice_elements, std::int64_t max_elements,
-                Body&& body) {
-  const std::int64_t blocks = num_blocks(numel, slice_elements);
+void for_pieces(const BlockRange& blocks, std::int64_t max_elements, Body&& body) {
   const std::int64_t step = max_elements / kBlockElements;
-  for (std::int64_t begin = 0; begin < blocks; begin += step) {
-    const std::int64_t end = begin + step < blocks ? begin + step : blocks;
-    body(Piece{begin, end, block_begin(begin, numel, slice_elements),
-               block_begin(end, numel, slice_elements)});
+  for (std::int64_t begin = blocks.begin; begin < blocks.end; begin += step) {
+    const std::int64_t end = begin + step < blocks.end ? begin + step : blocks.end;
+    body(Piece{begin, end, block_begin(begin, blocks.numel, blocks.slice_elements),
+               block_begin(end, blocks.numel, blocks.slice_elements)});
   }
 }
 

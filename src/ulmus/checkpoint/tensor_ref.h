@@ -4,17 +4,28 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "ulmus/tensor/blocks.h"
 #include "ulmus/tensor/tensor_view.h"
 
 namespace ulmus::checkpoint {
 
-/// One tensor of the model or the optimizer, where it lives and where it is saved.
+/// One tensor of the model or the optimizer: what this rank owns of it, and where it is saved.
+/// Every rank lists every tensor; their blocks together are all of it, each once.
 struct TensorRef {
-  std::string name;                 ///< global and complete: "layers.0.moe.experts.up"
-  std::string file_group;           ///< it lies in <file_group>.safetensors; file_group_of(name)
-  TensorView view;                  ///< f32 or f64, contiguous
-  std::int64_t slice_elements = 0;  ///< of one expert's slice; numel when unstacked
+  std::string name;        ///< global and complete: "layers.0.moe.experts.up"
+  std::string file_group;  ///< it lies in <file_group>.safetensors; file_group_of(name)
+  Shape shape;             ///< of the whole tensor
+  BlockRange blocks;       ///< of the whole tensor: those of this rank, perhaps none
+  TensorView view;         ///< their elements in order: f32 or f64, contiguous, any shape
+
+  /// A tensor that one rank owns alone.
+  static TensorRef whole(std::string name, std::string file_group, TensorView view,
+                         std::int64_t slice_elements) {
+    return {std::move(name), std::move(file_group), view.shape(),
+            BlockRange::all(view.numel(), slice_elements), view};
+  }
 };
 
 /// Moments are tensors of their own: the weight's name with one of these suffixes.

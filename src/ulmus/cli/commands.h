@@ -11,6 +11,7 @@ namespace ulmus::cli {
 /// What the command line asks for: set while parsing, run after it. Returns the exit status.
 struct Invocation {
   std::function<int()> run;
+  bool takes_ranks = false;  ///< the command runs on all ranks that mpirun or srun started
 };
 
 /// Each adds one command with its options to the program.
@@ -19,6 +20,7 @@ void add_eval_command(CLI::App& program, Invocation& invocation);
 void add_generate_command(CLI::App& program, Invocation& invocation);
 void add_data_command(CLI::App& program, Invocation& invocation);
 void add_checkpoint_command(CLI::App& program, Invocation& invocation);
+void add_parity_command(CLI::App& program, Invocation& invocation);
 void add_bench_command(CLI::App& program, Invocation& invocation);
 
 /// Commands of the interface that are not built: not shown by --help, refused by name.

@@ -6,7 +6,9 @@
 
 #include "ulmus/cli/checkpoint_path.h"
 #include "ulmus/cli/commands.h"
+#include "ulmus/cli/on_ranks.h"
 #include "ulmus/cli/output.h"
+#include "ulmus/comm/agreement.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/run.h"
 
@@ -20,12 +22,12 @@ struct EvalOptions {
   std::string json;
 };
 
-int run_eval(const EvalOptions& options) {
-  check_json_target(options.json);
-  const train::Config config = train::load_config(options.config, options.overrides);
-  const std::unique_ptr<train::Reporter> reporter = train::make_terminal_reporter();
-  const std::filesystem::path checkpoint = find_checkpoint(options.checkpoint);
-  const train::EvalResult result = train::evaluate_checkpoint(config, checkpoint, *reporter);
+int eval_on_rank(const train::Config& config, const EvalOptions& options, comm::World& world) {
+  const std::unique_ptr<train::Reporter> reporter = make_reporter(world);
+  std::filesystem::path checkpoint;
+  comm::agree(world.all(), [&] { checkpoint = find_checkpoint(options.checkpoint); });
+  const train::EvalResult result = train::evaluate_checkpoint(config, checkpoint, *reporter, world);
+  if (!prints(world)) return 0;
   const std::string text = fmt::format(
       "loss {:.6f} nats a token, perplexity {:.4f}, {:.6f} bits a byte; {} tokens, {} bytes of "
       "text\n",
@@ -37,6 +39,14 @@ int run_eval(const EvalOptions& options) {
       {"eval/perplexity", result.perplexity}, {"eval/bits_per_byte", result.bits_per_byte}};
   print_facts(text, facts.dump(2), options.json);
   return 0;
+}
+
+int run_eval(const EvalOptions& options) {
+  check_json_target(options.json);
+  return run_on_ranks(options.config, options.overrides,
+                      [&](const train::Config& config, comm::World& world) {
+                        return eval_on_rank(config, options, world);
+                      });
 }
 
 }  // namespace
@@ -54,8 +64,10 @@ void add_eval_command(CLI::App& program, Invocation& invocation) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--json", options->json, "Writes the facts as JSON; - is standard output");
-  command->callback(
-      [options, &invocation] { invocation.run = [options] { return run_eval(*options); }; });
+  command->callback([options, &invocation] {
+    invocation.takes_ranks = true;
+    invocation.run = [options] { return run_eval(*options); };
+  });
 }
 
 }  // namespace ulmus::cli

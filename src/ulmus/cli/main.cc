@@ -9,6 +9,7 @@
 
 #include "ulmus/base/error.h"
 #include "ulmus/cli/commands.h"
+#include "ulmus/cli/on_ranks.h"
 #include "ulmus/cli/output.h"
 
 namespace ulmus::cli {
@@ -36,6 +37,7 @@ int run_program(int argc, char** argv) {
   add_generate_command(program, invocation);
   add_data_command(program, invocation);
   add_checkpoint_command(program, invocation);
+  add_parity_command(program, invocation);
   add_bench_command(program, invocation);
   add_refused_commands(program, invocation);
   try {
@@ -47,6 +49,7 @@ int run_program(int argc, char** argv) {
     print_note(program.help());
     return status_of(ExitCode::kUsage);
   }
+  if (!invocation.takes_ranks) refuse_ranks();
   const int status = invocation.run();
   finish_output();
   return status;

@@ -19,7 +19,7 @@ void add_refused_subcommand(CLI::App& command, const char* full_name, const char
 }
 
 void add_refused_commands(CLI::App& program, Invocation& invocation) {
-  for (const char* name : {"plan", "parity", "serve", "doctor"}) {
+  for (const char* name : {"plan", "serve", "doctor"}) {
     add_refused_subcommand(program, name, name, invocation);
   }
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ulmus/cli/commands.h"
+#include "ulmus/cli/on_ranks.h"
 #include "ulmus/cli/output.h"
 #include "ulmus/cli/signals.h"
 #include "ulmus/train/config_file.h"
@@ -29,8 +30,9 @@ std::string dry_run_text(const train::DryRun& facts) {
                       facts.useful_flops_per_token * 1e-6);
   text += fmt::format("steps {}, micro-batches a step {}\n", grouped_digits(facts.steps),
                       grouped_digits(facts.micro_batches));
-  text += fmt::format("layout 1 process, {} threads, device cpu\n\n", facts.threads);
-  TextTable table({"memory", "bytes", ""});
+  text += fmt::format("layout {}, {} threads a rank, device cpu\n\n", facts.layout.text(),
+                      facts.threads);
+  TextTable table({facts.layout.ranks == 1 ? "memory" : "memory of rank 0", "bytes", ""});
   for (int i = 0; i < kNumMemoryClasses; ++i) {
     const auto memory_class = static_cast<MemoryClass>(i);
     table.add_row({std::string(name_of(memory_class)), grouped_digits(facts.memory[memory_class]),
@@ -54,15 +56,35 @@ nlohmann::json dry_run_json(const train::DryRun& facts, const std::string& confi
           {"useful_flops_per_token", facts.useful_flops_per_token},
           {"steps", facts.steps},
           {"micro_batches", facts.micro_batches},
+          {"ranks", facts.layout.ranks},
+          {"layout", facts.layout.text()},
           {"threads", facts.threads},
           {"memory", memory}};
 }
 
-int show_dry_run(const train::Config& config, const std::string& json) {
+int show_dry_run(const train::Config& config, const std::string& json, comm::World& world) {
   const std::string resolved = train::to_toml(config);
-  const train::DryRun facts = train::dry_run(config);
+  const train::DryRun facts = train::dry_run(config, world);
+  if (!prints(world)) return 0;
   print_facts(resolved + "\n" + dry_run_text(facts), dry_run_json(facts, resolved).dump(2), json);
   return 0;
+}
+
+int train_on_rank(const train::Config& config, const std::string& json, comm::World& world) {
+  train::StopFlag stop;
+  const SignalScope signals(stop);
+  const std::unique_ptr<train::Reporter> reporter = make_reporter(world);
+  const train::TrainResult result = train::run_training(config, stop, *reporter, world);
+  if (prints(world)) {
+    const nlohmann::json facts = {{"step", result.step},
+                                  {"tokens", result.tokens},
+                                  {"signal", result.signal},
+                                  {"checkpoint", result.checkpoint.string()}};
+    print_facts(fmt::format("step {}, {} tokens, checkpoint {}\n", result.step,
+                            grouped_digits(result.tokens), result.checkpoint.string()),
+                facts.dump(2), json);
+  }
+  return result.signal == 0 ? 0 : exit_status_of_signal(result.signal);
 }
 
 int run_train(const TrainOptions& options) {
@@ -71,21 +93,11 @@ int run_train(const TrainOptions& options) {
     return 0;
   }
   check_json_target(options.json);
-  const train::Config config = train::load_config(options.config, options.overrides);
-  if (options.is_dry_run) return show_dry_run(config, options.json);
-
-  train::StopFlag stop;
-  const SignalScope signals(stop);
-  const std::unique_ptr<train::Reporter> reporter = train::make_terminal_reporter();
-  const train::TrainResult result = train::run_training(config, stop, *reporter);
-  const nlohmann::json facts = {{"step", result.step},
-                                {"tokens", result.tokens},
-                                {"signal", result.signal},
-                                {"checkpoint", result.checkpoint.string()}};
-  print_facts(fmt::format("step {}, {} tokens, checkpoint {}\n", result.step,
-                          grouped_digits(result.tokens), result.checkpoint.string()),
-              facts.dump(2), options.json);
-  return result.signal == 0 ? 0 : exit_status_of_signal(result.signal);
+  return run_on_ranks(options.config, options.overrides,
+                      [&](const train::Config& config, comm::World& world) {
+                        return options.is_dry_run ? show_dry_run(config, options.json, world)
+                                                  : train_on_rank(config, options.json, world);
+                      });
 }
 
 }  // namespace
@@ -106,6 +118,7 @@ void add_train_command(CLI::App& program, Invocation& invocation) {
                                         "Prints every key of a configuration, and stops");
   command->callback([options, config, keys, &invocation] {
     if (config->empty() && keys->empty()) throw CLI::RequiredError("CONFIG");
+    invocation.takes_ranks = true;
     invocation.run = [options] { return run_train(*options); };
   });
 }

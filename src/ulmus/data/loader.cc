@@ -8,17 +8,21 @@ namespace ulmus::data {
 
 namespace {
 
-std::array<HostBatch, 2> reserved_batches(std::int64_t max_sequences, std::int64_t length) {
+std::array<HostBatch, 2> reserved_batches(std::int64_t max_sequences, const Deal& deal,
+                                          std::int64_t length) {
   std::array<HostBatch, 2> batches;
   for (HostBatch& batch : batches)
-    batch.reserve(max_sequences, length);
+    batch.reserve(max_sequences, deal, length);
   return batches;
 }
 
 }  // namespace
 
-void HostBatch::reserve(std::int64_t max_sequences, std::int64_t length) {
-  const auto size = static_cast<std::size_t>(max_sequences * length);
+void HostBatch::reserve(std::int64_t max_sequences, const Deal& deal, std::int64_t length) {
+  const std::int64_t slots = deal.num_slots(max_sequences);
+  const std::int64_t sequences = std::min(max_sequences, slots * deal.micro_sequences);
+  const auto size = static_cast<std::size_t>(sequences * length);
+  micro_batches.reserve(static_cast<std::size_t>(slots));
   tokens.reserve(size);
   targets.reserve(size);
   document_begin.reserve(size);
@@ -76,34 +80,49 @@ Draw Loader::draw(std::int64_t position) const {
   }
 }
 
-void Loader::load(std::int64_t first_position, std::int64_t num_sequences, HostBatch& batch) const {
+void Loader::fill(std::int64_t position, std::size_t at, HostBatch& batch) const {
+  const auto length = static_cast<std::size_t>(options_.sequence_length);
+  const Draw drawn = draw(position);
+  instances(drawn.source)
+      .fill(drawn.index, {.tokens = std::span(batch.tokens).subspan(at, length),
+                          .targets = std::span(batch.targets).subspan(at, length),
+                          .document_begin = std::span(batch.document_begin).subspan(at, length),
+                          .valid = std::span(batch.valid).subspan(at, length)});
+}
+
+void Loader::load(std::int64_t first_position, std::int64_t num_sequences, const Deal& deal,
+                  HostBatch& batch) const {
   ULMUS_CHECK(first_position >= 0 && num_sequences >= 1, num_sequences, " sequences from position ",
               first_position);
+  batch.num_sequences = 0;
+  batch.micro_batches.clear();
+  for (std::int64_t slot = 0; slot < deal.num_slots(num_sequences); ++slot) {
+    batch.micro_batches.push_back(deal.micro_batch(slot, num_sequences));
+    batch.num_sequences += batch.micro_batches.back().num_sequences;
+  }
   const auto length = static_cast<std::size_t>(options_.sequence_length);
-  const std::size_t size = static_cast<std::size_t>(num_sequences) * length;
-  batch.num_sequences = num_sequences;
+  const std::size_t size = static_cast<std::size_t>(batch.num_sequences) * length;
   batch.sequence_length = options_.sequence_length;
   batch.tokens.resize(size);
   batch.targets.resize(size);
   batch.document_begin.resize(size);
   batch.valid.resize(size);
-  for (std::int64_t s = 0; s < num_sequences; ++s) {
-    const std::size_t at = static_cast<std::size_t>(s) * length;
-    const Draw drawn = draw(first_position + s);
-    instances(drawn.source)
-        .fill(drawn.index, {.tokens = std::span(batch.tokens).subspan(at, length),
-                            .targets = std::span(batch.targets).subspan(at, length),
-                            .document_begin = std::span(batch.document_begin).subspan(at, length),
-                            .valid = std::span(batch.valid).subspan(at, length)});
+  std::size_t at = 0;
+  for (const MicroBatch& micro : batch.micro_batches) {
+    for (std::int64_t s = 0; s < micro.num_sequences; ++s) {
+      fill(first_position + micro.first_sequence + s, at, batch);
+      at += length;
+    }
   }
   batch.loss_tokens =
       std::count_if(batch.targets.begin(), batch.targets.end(), [](auto t) { return t >= 0; });
-  batch.valid_tokens = batch.valid_tokens_of(0, num_sequences);
+  batch.valid_tokens = batch.valid_tokens_of(0, batch.num_sequences);
 }
 
-Prefetcher::Prefetcher(const Loader& loader, std::int64_t max_sequences)
+Prefetcher::Prefetcher(const Loader& loader, const Deal& deal, std::int64_t max_sequences)
     : loader_(loader),
-      batches_(reserved_batches(max_sequences, loader.sequence_length())),
+      deal_(deal),
+      batches_(reserved_batches(max_sequences, deal, loader.sequence_length())),
       thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
 void Prefetcher::request(std::int64_t first_position, std::int64_t num_sequences) {
@@ -140,7 +159,7 @@ void Prefetcher::work(const std::stop_token& stop) {
     lock.unlock();
     std::exception_ptr error;
     try {
-      loader_.load(first_position, num_sequences, batch);
+      loader_.load(first_position, num_sequences, deal_, batch);
     } catch (...) {
       error = std::current_exception();
     }

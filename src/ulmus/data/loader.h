@@ -11,15 +11,18 @@
 #include <thread>
 #include <vector>
 
+#include "ulmus/data/deal.h"
 #include "ulmus/data/instances.h"
 #include "ulmus/data/sampler.h"
 
 namespace ulmus::data {
 
-/// Sequences of one step or a part of it, row after row: element s * sequence_length + i is
-/// position i of sequence s. The rows' meaning: InstanceRows.
+/// What one rank takes of a step's sequences, row after row: element s * sequence_length + i is
+/// position i of its sequence s. The rows' meaning: InstanceRows.
 struct HostBatch {
   std::int64_t num_sequences = 0;
+  /// One for each slot; their sequences lie one after the other.
+  std::vector<MicroBatch> micro_batches;
   std::int64_t sequence_length = 0;
   std::vector<std::int32_t> tokens;
   std::vector<std::int32_t> targets;
@@ -28,8 +31,8 @@ struct HostBatch {
   std::int64_t loss_tokens = 0;   ///< targets >= 0: S_tok of these sequences
   std::int64_t valid_tokens = 0;  ///< valid != 0: T_step of these sequences
 
-  /// Makes room, so that up to so many sequences are loaded without an allocation.
-  void reserve(std::int64_t max_sequences, std::int64_t length);
+  /// Makes room for a rank's part of up to so many sequences.
+  void reserve(std::int64_t max_sequences, const Deal& deal, std::int64_t length);
 
   /// Of sequences [begin, end): the sum over valid tokens of the keys they attend to, positions
   /// max(document_begin, i - window + 1) to i; window 0 = no window.
@@ -78,23 +81,26 @@ class Loader {
   /// Which instance a position is.
   Draw draw(std::int64_t position) const;
 
-  /// Overwrites `batch` with positions [first_position, first_position + num_sequences);
-  /// allocates only when the batch grows. num_sequences >= 1. With kSequential the stretch must
-  /// lie inside num_instances().
-  void load(std::int64_t first_position, std::int64_t num_sequences, HostBatch& batch) const;
+  /// Overwrites `batch` with what `deal` gives its rank of a step of positions [first_position,
+  /// first_position + num_sequences); allocates only when the batch grows. num_sequences >= 1. With
+  /// kSequential the stretch must lie inside num_instances().
+  void load(std::int64_t first_position, std::int64_t num_sequences, const Deal& deal,
+            HostBatch& batch) const;
 
  private:
   LoaderOptions options_;
   std::vector<Instances> instances_;
   std::vector<Sampler> sampler_;  // one with kShuffled
   std::int64_t num_instances_ = 0;
+
+  void fill(std::int64_t position, std::size_t at, HostBatch& batch) const;
 };
 
 /// Loads one batch ahead in a thread of its own, into two batches that are used in turns.
 class Prefetcher {
  public:
-  /// `loader` must outlive the prefetcher. Batches of up to `max_sequences` allocate nothing.
-  Prefetcher(const Loader& loader, std::int64_t max_sequences);
+  /// `loader` must outlive the prefetcher. Steps of up to `max_sequences` allocate nothing.
+  Prefetcher(const Loader& loader, const Deal& deal, std::int64_t max_sequences);
   ~Prefetcher() = default;
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -113,6 +119,7 @@ class Prefetcher {
   void work(const std::stop_token& stop);
 
   const Loader& loader_;
+  Deal deal_;
   std::array<HostBatch, 2> batches_;
   int spare_ = 0;      // the batch that the thread may write
   bool open_ = false;  // caller's side only

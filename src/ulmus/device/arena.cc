@@ -38,6 +38,19 @@ TensorView Arena::allocate(std::string name, DType dtype, const Shape& shape) {
   return view;
 }
 
+std::int64_t Arena::padded_elements(std::int64_t numel, DType dtype) {
+  return aligned(numel * size_of(dtype)) / size_of(dtype);
+}
+
+TensorView Arena::span(TensorView first, TensorView last) const {
+  ULMUS_CHECK(first.dtype() == last.dtype(), first.dtype(), " and ", last.dtype());
+  const auto* begin = static_cast<std::byte*>(first.raw_data());
+  const auto* end = static_cast<std::byte*>(last.raw_data()) + last.size_bytes();
+  ULMUS_CHECK(memory_->address() <= begin && begin < end && end <= memory_->address() + used_bytes_,
+              "arena ", name_of(memory_class_), ": tensors of another arena, or in another order");
+  return {first.raw_data(), first.dtype(), {(end - begin) / size_of(first.dtype())}};
+}
+
 Workspace::Workspace(Device& device, std::int64_t capacity_bytes)
     : capacity_bytes_(capacity_bytes), memory_(device.allocate(capacity_bytes)) {}
 

@@ -43,6 +43,12 @@ class Arena {
   /// capacity is used up.
   TensorView allocate(std::string name, DType dtype, const Shape& shape);
 
+  /// Elements that a tensor of `numel` takes, the gap to the next one included.
+  static std::int64_t padded_elements(std::int64_t numel, DType dtype);
+  /// The memory from the beginning of one tensor of this arena to the end of another, as [n] of
+  /// their dtype: the alignment gaps between them are part of it.
+  TensorView span(TensorView first, TensorView last) const;
+
   MemoryClass memory_class() const { return memory_class_; }
   std::int64_t used_bytes() const { return used_bytes_; }
   std::int64_t capacity_bytes() const { return capacity_bytes_; }

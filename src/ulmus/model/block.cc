@@ -41,7 +41,11 @@ Block::Block(const Config& config, nn::ParameterSet& parameters)
                         parameters, name_ + ".feed_forward");
   } else {
     moe_ = nn::Moe(
-        {.width = width_, .moe = model.moe, .init_std = model.init_std, .seed = config.seed},
+        {.width = width_,
+         .moe = model.moe,
+         .init_std = model.init_std,
+         .seed = config.seed,
+         .tape = config.tape},
         *config.exchange, parameters, *config.buffers, name_ + ".moe");
   }
 }

@@ -24,6 +24,7 @@ class Block {
     ConstTensorView rope_table;
     nn::TokenExchange* exchange = nullptr;  ///< outlives the block
     Arena* buffers = nullptr;               ///< of router state
+    nn::RouteTape* tape = nullptr;
   };
 
   /// One residual branch.

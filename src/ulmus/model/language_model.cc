@@ -30,20 +30,24 @@ LanguageModel::LanguageModel(const ModelConfig& config, const Options& options,
         buffers.allocate(type == LayerType::kFull ? "rope_table.full" : "rope_table.window", dtype,
                          {options.max_positions, config.head_dim});
   }
+  embedding_unit_ = parameters.begin_unit("embedding");
   embedding_ = parameters.add("embedding.weight", {config.vocab, config.d_model},
                               nn::ParameterFamily::kDense, init);
   if (config.embed_norm) embed_norm_ = nn::RmsNorm(norm, parameters, "embedding_norm");
   blocks_.reserve(static_cast<std::size_t>(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) {
+    block_units_.push_back(parameters.begin_unit("layers." + std::to_string(layer)));
     blocks_.emplace_back(
         Block::Config{.model = &config_,
                       .layer = layer,
                       .seed = options.seed,
                       .rope_table = rope_tables_[static_cast<int>(config.layer_type(layer))],
                       .exchange = &exchange,
-                      .buffers = &buffers},
+                      .buffers = &buffers,
+                      .tape = options.tape},
         parameters);
   }
+  head_unit_ = parameters.begin_unit("head");
   final_norm_ = nn::RmsNorm(norm, parameters, "final_norm");
   head_ = config.tied ? embedding_
                       : parameters.add("head.weight", {config.vocab, config.d_model},
@@ -73,7 +77,8 @@ void LanguageModel::initialize_parameters(const ExecContext& ctx) const {
           {.x = parameter.value,
            .key = philox_key(options_.seed, RandomPurpose::kInitialWeights, parameter.name),
            .std = parameter.initialization.std,
-           .bound = kInitialBound},
+           .bound = kInitialBound,
+           .first_element = parameter.first_element},
           ctx);
     }
   }
@@ -153,13 +158,26 @@ ConstTensorView LanguageModel::final_norm(ConstTensorView x, Activations& activa
 ConstTensorView LanguageModel::forward(const nn::Batch& batch, const nn::StepScale& scale,
                                        Activations& activations, const StepRecord& record,
                                        const ExecContext& ctx) const {
+  parameters_.before_forward(embedding_unit_);
   ConstTensorView x = embed(batch, activations, ctx);
+  parameters_.after_forward(embedding_unit_);
   for (int layer = 0; layer < config_.layers; ++layer) {
     const auto idx = static_cast<std::size_t>(layer);
+    parameters_.before_forward(block_units_[idx]);
     x = blocks_[idx].forward(x, batch, scale, activations.blocks[idx], record_of(layer, record),
                              ctx);
+    parameters_.after_forward(block_units_[idx]);
   }
-  return final_norm(x, activations, ctx);
+  return x;
+}
+
+template <class Head>
+void LanguageModel::with_head(const Head& head) const {
+  parameters_.before_forward(head_unit_);
+  if (config_.tied) parameters_.before_forward(embedding_unit_);
+  head();
+  if (config_.tied) parameters_.after_forward(embedding_unit_);
+  parameters_.after_forward(head_unit_);
 }
 
 void LanguageModel::forward_backward(const nn::Batch& batch, const nn::StepScale& scale,
@@ -167,16 +185,21 @@ void LanguageModel::forward_backward(const nn::Batch& batch, const nn::StepScale
                                      const ExecContext& ctx) const {
   ULMUS_CHECK(activations.keep == Keep::kTraining, "activations of a forward pass only");
   const ConstTensorView x = forward(batch, scale, activations, record, ctx);
+  const TensorView grad_x = activations.grad[0].rows(0, batch.num_tokens());
+  parameters_.before_backward(head_unit_);
+  if (config_.tied) parameters_.before_backward(embedding_unit_);
   ops::head_loss({.loss_sums = record.loss_sums(),
-                  .grad_x = activations.grad[0].rows(0, batch.num_tokens()),
+                  .grad_x = grad_x,
                   .grad_weight = head_.grad,
-                  .x = x,
+                  .x = final_norm(x, activations, ctx),
                   .weight = head_.value,
                   .targets = batch.targets,
                   .scale = 1.0 / scale.loss_tokens,
                   .z_coefficient = options_.head_z_loss,
                   .chunk_rows = options_.head_chunk},
                  ctx);
+  final_norm_.backward_input(grad_x, grad_x, activations.final_norm, Accumulate::kOverwrite, ctx);
+  parameters_.after_backward(head_unit_);
   backward(batch, scale, activations, ctx);
 }
 
@@ -185,16 +208,18 @@ void LanguageModel::backward(const nn::Batch& batch, const nn::StepScale& scale,
   const std::int64_t n = batch.num_tokens();
   int current = 0;
   const auto grad = [&](int which) { return activations.grad[which].rows(0, n); };
-  final_norm_.backward_input(grad(0), grad(0), activations.final_norm, Accumulate::kOverwrite, ctx);
   for (int layer = config_.layers - 1; layer >= 0; --layer) {
     const auto idx = static_cast<std::size_t>(layer);
     const Block& block = blocks_[idx];
+    parameters_.before_backward(block_units_[idx]);
     Block::Pending& pending = block.is_moe() ? activations.pending_moe : activations.pending_dense;
     block.backward_input(grad(1 - current), grad(current), batch, scale, activations.blocks[idx],
                          pending, ctx);
     block.backward_weight(activations.blocks[idx], pending, ctx);
+    parameters_.after_backward(block_units_[idx]);
     current = 1 - current;
   }
+  if (!config_.tied) parameters_.before_backward(embedding_unit_);
   if (config_.embed_norm) {
     embed_norm_.backward_input(grad(current), grad(current), activations.embed_norm,
                                Accumulate::kOverwrite, ctx);
@@ -204,29 +229,35 @@ void LanguageModel::backward(const nn::Batch& batch, const nn::StepScale& scale,
                            .ids = batch.tokens,
                            .scale = config_.embed_scale},
                           ctx);
+  parameters_.after_backward(embedding_unit_);
 }
 
 void LanguageModel::forward_loss(const nn::Batch& batch, const nn::StepScale& scale,
                                  Activations& activations, const StepRecord& record,
                                  const ExecContext& ctx) const {
   const ConstTensorView x = forward(batch, scale, activations, record, ctx);
-  ops::head_loss({.loss_sums = record.loss_sums(),
-                  .grad_x = {},
-                  .grad_weight = {},
-                  .x = x,
-                  .weight = head_.value,
-                  .targets = batch.targets,
-                  .scale = 1.0 / scale.loss_tokens,
-                  .chunk_rows = options_.head_chunk},
-                 ctx);
+  with_head([&] {
+    ops::head_loss({.loss_sums = record.loss_sums(),
+                    .grad_x = {},
+                    .grad_weight = {},
+                    .x = final_norm(x, activations, ctx),
+                    .weight = head_.value,
+                    .targets = batch.targets,
+                    .scale = 1.0 / scale.loss_tokens,
+                    .chunk_rows = options_.head_chunk},
+                   ctx);
+  });
 }
 
 void LanguageModel::forward_logits(TensorView logits, std::int64_t rows_begin,
                                    const nn::Batch& batch, Activations& activations,
                                    const StepRecord& record, const ExecContext& ctx) const {
   const ConstTensorView x = forward(batch, {}, activations, record, ctx);
-  ops::matmul(
-      {.out = logits, .a = x.rows(rows_begin, rows_begin + logits.dim(0)), .b = head_.value}, ctx);
+  with_head([&] {
+    const ConstTensorView rows =
+        final_norm(x, activations, ctx).rows(rows_begin, rows_begin + logits.dim(0));
+    ops::matmul({.out = logits, .a = rows, .b = head_.value}, ctx);
+  });
 }
 
 LanguageModel::DecodeState LanguageModel::allocate_decode(Arena& arena, std::int64_t max_call,
@@ -240,21 +271,27 @@ LanguageModel::DecodeState LanguageModel::allocate_decode(Arena& arena, std::int
 
 void LanguageModel::decode(TensorView logits, const nn::Batch& batch, DecodeState& state,
                            const StepRecord& record, const ExecContext& ctx) const {
+  parameters_.before_forward(embedding_unit_);
   ConstTensorView x = embed(batch, state.activations, ctx);
+  parameters_.after_forward(embedding_unit_);
   for (int layer = 0; layer < config_.layers; ++layer) {
     const auto idx = static_cast<std::size_t>(layer);
+    parameters_.before_forward(block_units_[idx]);
     x = blocks_[idx].decode(x, batch, state.caches[idx], state.activations.blocks[idx],
                             record_of(layer, record), ctx);
+    parameters_.after_forward(block_units_[idx]);
   }
   const ConstTensorView last = x.rows(x.dim(0) - 1, x.dim(0));
-  ops::matmul({.out = logits, .a = final_norm(last, state.activations, ctx), .b = head_.value},
-              ctx);
+  with_head([&] {
+    ops::matmul({.out = logits, .a = final_norm(last, state.activations, ctx), .b = head_.value},
+                ctx);
+  });
 }
 
 ParameterCounts count_parameters(const nn::ParameterSet& parameters, const ModelConfig& config) {
   ParameterCounts counts;
   for (const nn::Parameter& parameter : parameters.all()) {
-    const std::int64_t numel = parameter.value.numel();
+    const std::int64_t numel = parameter.shape.numel();
     counts.total += numel;
     counts.active += parameter.family == nn::ParameterFamily::kExpert
                          ? numel / config.moe.experts * config.moe.top_k

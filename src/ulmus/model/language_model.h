@@ -18,6 +18,7 @@ class LanguageModel {
     std::int64_t max_positions = 0;  ///< longest sequence
     std::int64_t head_chunk = 256;   ///< rows of logits that exist at once
     double head_z_loss = 0.0;
+    nn::RouteTape* tape = nullptr;  ///< sees every route; outlives the model
   };
   /// What a forward pass leaves for the backward pass. kTraining keeps every block's; kForward
   /// reuses one block's memory for all, and cannot be followed by a backward pass.
@@ -79,9 +80,13 @@ class LanguageModel {
  private:
   ConstTensorView embed(const nn::Batch& batch, Activations& activations,
                         const ExecContext& ctx) const;
+  /// Everything before the final norm.
   ConstTensorView forward(const nn::Batch& batch, const nn::StepScale& scale,
                           Activations& activations, const StepRecord& record,
                           const ExecContext& ctx) const;
+  /// Runs `head` while the weights of final norm and head may be read.
+  template <class Head>
+  void with_head(const Head& head) const;
   ConstTensorView final_norm(ConstTensorView x, Activations& activations,
                              const ExecContext& ctx) const;
   void backward(const nn::Batch& batch, const nn::StepScale& scale, Activations& activations,
@@ -92,6 +97,9 @@ class LanguageModel {
   Options options_;
   nn::ParameterSet& parameters_;
   TensorView rope_tables_[2];  ///< by LayerType
+  int embedding_unit_ = 0;
+  std::vector<int> block_units_;
+  int head_unit_ = 0;
   nn::Weight embedding_;
   nn::RmsNorm embed_norm_;
   std::vector<Block> blocks_;

@@ -24,7 +24,8 @@ StepRecord::StepRecord(Arena& arena, int num_moe_layers, int num_experts)
     : num_moe_layers_(num_moe_layers), num_experts_(num_experts) {
   const std::int64_t layers = num_moe_layers;
   const std::int64_t per_expert = layers * num_experts;
-  const std::int64_t sum_words = 2 + 2 * layers + 2 * per_expert;
+  const std::int64_t float_words = 2 + 2 * layers + per_expert + 1;
+  const std::int64_t sum_words = float_words + 1 + per_expert;
   const std::int64_t gate_words = ops::kNumGateFields;
   bytes_ = arena.allocate("step_record", DType::kU8, {(gate_words + sum_words) * kWord});
   std::int64_t begin = 0;
@@ -41,6 +42,9 @@ StepRecord::StepRecord(Arena& arena, int num_moe_layers, int num_experts)
   balance_ = next(DType::kF64, layers);
   z_sums_ = next(DType::kF64, layers);
   score_sums_ = next(DType::kF64, per_expert);
+  norm_sq_ = next(DType::kF64, 1);
+  float_sums_ = sums_.rows(0, float_words);
+  first_bad_ = next(DType::kF64, 1);
   counts_ = next(DType::kI64, per_expert);
   host_bytes_.resize(static_cast<std::size_t>(bytes_.numel()));
 }
@@ -54,6 +58,12 @@ nn::RouterRecord StepRecord::of_moe_layer(int moe_layer) const {
 }
 
 void StepRecord::clear(const ExecContext& ctx) const { ops::fill({.x = sums_, .value = 0.0}, ctx); }
+
+std::vector<comm::AllReduce::Part> StepRecord::reductions() const {
+  return {{.values = float_sums_, .op = comm::ReduceOp::kSum},
+          {.values = first_bad_, .op = comm::ReduceOp::kMin},
+          {.values = counts_, .op = comm::ReduceOp::kSum}};
+}
 
 StepRecord::Host StepRecord::make_host() const {
   const auto layers = static_cast<std::size_t>(num_moe_layers_);
@@ -77,6 +87,7 @@ void StepRecord::read(Host& host, Device& device) const {
   take(host.z_sums.data(), num_moe_layers_, from);
   for (auto& sums : host.score_sums)
     take(sums.data(), num_experts_, from);
+  from += 2 * kWord;  // norm_sq and first_bad, which the gate holds in the form for people
   for (auto& counts : host.counts)
     take(counts.data(), num_experts_, from);
 }

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "ulmus/comm/operations.h"
 #include "ulmus/device/arena.h"
 #include "ulmus/nn/moe/router.h"
 #include "ulmus/ops/step_gate.h"
@@ -11,7 +12,8 @@
 namespace ulmus::model {
 
 /// Everything that a step tells the host, in one piece of device memory, so that one read fetches
-/// it (design, law 4): the step gate, then sums that every micro-batch adds to.
+/// it (design, law 4): the step gate, then sums that every micro-batch adds to. With several ranks
+/// the sums are those of this rank until they are reduced (reductions), then those of the step.
 class StepRecord {
  public:
   /// The host's copy of a record.
@@ -33,9 +35,15 @@ class StepRecord {
   TensorView loss_sums() const { return loss_sums_; }
   /// [1] f64: the cross-entropy.
   ConstTensorView loss() const { return loss_sums_.rows(0, 1); }
+  /// [1] f64 each: as optim::GateRecord.
+  TensorView norm_sq() const { return norm_sq_; }
+  TensorView first_bad() const { return first_bad_; }
   nn::RouterRecord of_moe_layer(int moe_layer) const;
   /// [L * E] i64: requested routes of the step.
   ConstTensorView counts() const { return counts_; }
+
+  /// What becomes the step's over all ranks of a stage, and how.
+  std::vector<comm::AllReduce::Part> reductions() const;
 
   /// Zeroes the sums; the gate stays.
   void clear(const ExecContext& ctx) const;
@@ -53,6 +61,9 @@ class StepRecord {
   TensorView balance_;
   TensorView z_sums_;
   TensorView score_sums_;
+  TensorView norm_sq_;
+  TensorView float_sums_;
+  TensorView first_bad_;
   TensorView counts_;
   mutable std::vector<std::byte> host_bytes_;
 };

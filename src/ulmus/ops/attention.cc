@@ -29,14 +29,17 @@ void check_attention(const FrontDoor& door, const Args& args) {
   door.require(num_key_heads > 0 && num_heads % num_key_heads == 0, "q ", args.q.shape(), " has ",
                num_heads, " heads, expected a multiple of the ", num_key_heads, " of k ",
                args.k.shape());
-  door.require(args.num_sequences > 0, "num_sequences is ", args.num_sequences);
-  door.require(num_queries % args.num_sequences == 0 && num_keys % args.num_sequences == 0,
+  const std::int64_t num_sequences = args.num_sequences;
+  door.require(num_sequences >= 0, "num_sequences is ", num_sequences, ", expected at least 0");
+  door.require(num_sequences > 0 ? num_queries % num_sequences == 0 && num_keys % num_sequences == 0
+                                 : num_queries == 0 && num_keys == 0,
                num_queries, " query rows and ", num_keys, " key rows, expected multiples of ",
-               args.num_sequences, " sequences");
+               num_sequences, " sequences");
   door.require(num_queries <= num_keys, num_queries, " query rows, expected at most the ", num_keys,
                " key rows");
   door.require(args.window >= 0, "window is ", args.window, ", expected 0 (no limit) or more");
-  door.booked("booked_pairs", args.booked_pairs, num_queries * (num_keys / args.num_sequences));
+  door.booked("booked_pairs", args.booked_pairs,
+              num_queries * rows_of_one(num_keys, num_sequences));
 }
 
 /// Products of [pairs, P] size in units of one: q k^T and p v make two of 2 pairs P each.

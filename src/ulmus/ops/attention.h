@@ -8,12 +8,17 @@ namespace ulmus::ops {
 inline constexpr std::int64_t kAttentionQueryTile = 64;
 inline constexpr std::int64_t kAttentionKeyTile = 64;
 
+/// Rows of each of B sequences that lie one after the other; 0 when there are none.
+constexpr std::int64_t rows_of_one(std::int64_t num_rows, std::int64_t num_sequences) {
+  return num_sequences > 0 ? num_rows / num_sequences : 0;
+}
+
 /// Causal softmax attention of B independent sequences, in tiles with a running maximum and sum
 /// (Milakov and Gimelshein 2018; Dao et al. 2022): no [S, S] matrix exists.
 ///
-/// Rows are B sequences one after the other: N = B * S_q query rows, M = B * S_k key rows. Query i
-/// of a sequence stands at key position pos = S_k - S_q + i (S_q < S_k when decoding with a cache)
-/// and sees the keys
+/// Rows are B sequences one after the other: N = B * S_q query rows, M = B * S_k key rows; B and
+/// S_q may be 0. Query i of a sequence stands at key position pos = S_k - S_q + i (S_q < S_k when
+/// decoding with a cache) and sees the keys
 ///   j in [max(first_key[n], pos - window + 1), pos]      (window 0: no limit)
 /// so that causality, sliding windows and document masks are one rule. Query head h reads key head
 /// h / (H / G).

@@ -9,13 +9,13 @@ namespace ulmus::ops {
 using ulmus::kBlockElements;
 using ulmus::num_blocks;
 
-/// sums[b] = sum over block b of x[i]^2, in f64, in a fixed order within the block.
-///   sums  [num_blocks(x)]  f64 out, overwritten
-///   x     float, contiguous: in
+/// sums[i] = sum over block blocks.begin + i of x[j]^2, in f64, in a fixed order within the block.
+///   sums  [blocks.num_blocks()]  f64 out, overwritten
+///   x     [blocks.num_elements()], any shape, float, contiguous: in; the elements of those blocks
 struct BlockNormsArgs {
   TensorView sums;
   ConstTensorView x;
-  std::int64_t slice_elements = 0;
+  BlockRange blocks;
 };
 void block_norms(const BlockNormsArgs& args, const ExecContext& ctx);
 

@@ -16,8 +16,8 @@ namespace ulmus::ops {
 /// The objective is loss_sums[0] + z_coefficient * loss_sums[1].
 ///
 ///   loss_sums    [2]     f64 out, added to; rows in ascending order
-///   grad_x       [N, D]  out, overwritten; empty view (evaluation): no gradients are formed
-///   grad_weight  [V, D]  out, added to; empty exactly when grad_x is
+///   grad_x       [N, D]  out, overwritten
+///   grad_weight  [V, D]  out, added to; both empty views (evaluation): no gradients are formed
 ///   x            [N, D]  in
 ///   weight       [V, D]  in
 ///   targets      [N]     i32 in, -1 (bears no loss) or 0 <= target < V

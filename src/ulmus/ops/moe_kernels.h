@@ -3,6 +3,7 @@
 #include "ulmus/ops/balance_loss.h"
 #include "ulmus/ops/grouped_matmul.h"
 #include "ulmus/ops/kernel_slot.h"
+#include "ulmus/ops/move_segments.h"
 #include "ulmus/ops/route_order.h"
 #include "ulmus/ops/route_rows.h"
 #include "ulmus/ops/router.h"
@@ -21,6 +22,7 @@ struct MoeKernels {
   KernelSlot<CombineRowsArgs> combine_rows{"combine_rows"};
   KernelSlot<GatherScalarsArgs> gather_scalars{"gather_scalars"};
   KernelSlot<CollectScalarsArgs> collect_scalars{"collect_scalars"};
+  KernelSlot<MoveSegmentsArgs> move_segments{"move_segments"};
   KernelSlot<GroupedMatmulArgs> grouped_matmul{"grouped_matmul"};
 };
 

@@ -18,14 +18,15 @@ void check_logits_and_ids(const FrontDoor& door, const ConstTensorView& logits,
                " choose more experts than logits ", logits.shape(), " have, or none");
 }
 
-/// B groups of equal size
+/// B groups of equal size; none when there are no tokens
 void check_groups(const FrontDoor& door, std::string_view name, const ConstTensorView& of_group,
                   const ConstTensorView& logits) {
   door.rank(name, of_group, 2);
   const std::int64_t num_groups = of_group.dim(0);
-  door.require(num_groups > 0 && logits.dim(0) % num_groups == 0, name, " ", of_group.shape(),
-               " has ", num_groups, " groups, expected a divisor of the rows of logits ",
-               logits.shape());
+  const std::int64_t num_tokens = logits.dim(0);
+  door.require(num_groups > 0 ? num_tokens % num_groups == 0 : num_tokens == 0, name, " ",
+               of_group.shape(), " has ", num_groups,
+               " groups, expected a divisor of the rows of logits ", logits.shape());
 }
 
 }  // namespace

@@ -68,8 +68,9 @@ struct RouterWeightsArgs {
 void router_weights(const RouterWeightsArgs& args, const ExecContext& ctx);
 
 /// Counts and sums that the auxiliary losses and the telemetry need. The N tokens are B groups of
-/// N / B consecutive ones (sequences, or one group for a whole micro-batch). The normalised score
-/// is softmax(logits), or sigmoid(logits) divided by its sum over experts. Padding is left out.
+/// N / B consecutive ones (sequences, or one group for a whole micro-batch); B = 0 only when N = 0.
+/// The normalised score is softmax(logits), or sigmoid(logits) divided by its sum over experts.
+/// Padding is left out.
 ///
 ///   counts[b, e]      = routes of group b to expert e (requested)
 ///   score_sums[b, e]  = sum over valid tokens of group b of the normalised score
@@ -105,7 +106,7 @@ std::int64_t router_statistics_scratch_bytes(const RouterStatisticsArgs& args, i
 ///
 ///   grad_logits   [N, E]  out, overwritten; 0 for padding
 ///   grad_weights  [N, K]  in
-///   balance       [B, E]  in, from balance_coefficients; B divides N
+///   balance       [B, E]  in, from balance_coefficients; B divides N, or both are 0
 ///   logits [N, E], lse [N], ids [N, K] i32: in
 struct RouterBackwardArgs {
   TensorView grad_logits;

@@ -29,7 +29,7 @@ inline constexpr double kLargestGateNorm = 1e19;
 
 /// Decides about the update of this step, on the device.
 ///
-///   norm = sqrt(sum of norm_sums in ascending order)
+///   norm = sqrt(norm_sq)
 ///   non-finite loss or norm, or a norm after clipping above kLargestGateNorm: no update
 ///   (kNonfinite); windows and count stay as they are
 ///   skip-step (skip_sigma > 0, at least kSkipWindow / 2 entries): no update when loss or norm is
@@ -40,14 +40,15 @@ inline constexpr double kLargestGateNorm = 1e19;
 ///   windows       [2 * kSkipWindow + 1]  f64 in and out: losses, norms (ring buffers, slot =
 ///                                        entries mod kSkipWindow), number of entries so far
 ///   loss          [1]                    f64 in: cross-entropy of the step
-///   norm_sums     [B]                    f64 in: block_norms of all tensors, one after the other
-///   tensor_begin  [T + 1]                i64 in: first block of each tensor
+///   norm_sq       [1]                    f64 in: squared gradient norm over all ranks
+///   first_bad     [1]                    f64 in: first tensor that is not finite, as norm_total
+///                                        gives it
 struct StepGateArgs {
   TensorView gate;
   TensorView windows;
   ConstTensorView loss;
-  ConstTensorView norm_sums;
-  ConstTensorView tensor_begin;
+  ConstTensorView norm_sq;
+  ConstTensorView first_bad;
   double clip = 0.0;        ///< largest norm; 0: no clipping
   double skip_sigma = 0.0;  ///< 0: no skip-step
   double beta1 = 0.9;

@@ -8,7 +8,7 @@
 #include "ulmus/base/error.h"
 #include "ulmus/ops/adamw.h"
 #include "ulmus/ops/block_norms.h"
-#include "ulmus/ops/elementwise.h"
+#include "ulmus/ops/norm_total.h"
 #include "ulmus/ops/step_gate.h"
 
 namespace ulmus::optim {
@@ -37,6 +37,8 @@ void check_tensors(const std::vector<OptimizedTensor>& tensors) {
         tensor.grad.dtype() == tensor.param.dtype() && tensor.grad.shape() == tensor.param.shape(),
         tensor.name, ": parameter ", tensor.param.shape(), " ", tensor.param.dtype(), ", gradient ",
         tensor.grad.shape(), " ", tensor.grad.dtype());
+    ULMUS_CHECK(tensor.param.numel() == tensor.blocks.num_elements(), tensor.name, ": ",
+                tensor.param.numel(), " elements for blocks of ", tensor.blocks.num_elements());
   }
 }
 
@@ -49,23 +51,24 @@ void check_count(double value, std::string_view name) {
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<OptimizedTensor> tensors, const Options& options, TensorView gate,
-                     Arena& arena, Device& device)
-    : tensors_(std::move(tensors)), options_(options), gate_(gate) {
+Optimizer::Optimizer(std::vector<OptimizedTensor> tensors, const Options& options,
+                     const GateRecord& record, Arena& arena, Device& device)
+    : tensors_(std::move(tensors)), options_(options), record_(record) {
   check_options(options_);
   check_tensors(tensors_);
-  ULMUS_CHECK(gate_.dtype() == DType::kF64 && gate_.shape() == Shape{ops::kNumGateFields}, "gate ",
-              gate_.shape(), " ", gate_.dtype());
+  ULMUS_CHECK(
+      record_.gate.dtype() == DType::kF64 && record_.gate.shape() == Shape{ops::kNumGateFields},
+      "gate ", record_.gate.shape(), " ", record_.gate.dtype());
   std::int64_t num_blocks = 0;
   for (const OptimizedTensor& tensor : tensors_) {
     const DType dtype = tensor.param.dtype();
     const Shape& shape = tensor.param.shape();
     moments_.push_back({.name = tensor.name,
+                        .blocks = tensor.blocks,
                         .first = arena.allocate(tensor.name + ".exp_avg", dtype, shape),
-                        .second = arena.allocate(tensor.name + ".exp_avg_sq", dtype, shape),
-                        .slice_elements = tensor.slice_elements});
+                        .second = arena.allocate(tensor.name + ".exp_avg_sq", dtype, shape)});
     block_begin_.push_back(num_blocks);
-    num_blocks += ops::num_blocks(tensor.param.numel(), tensor.slice_elements);
+    num_blocks += tensor.blocks.num_blocks();
   }
   block_begin_.push_back(num_blocks);
   windows_ = arena.allocate("skip_windows", DType::kF64, {2 * ops::kSkipWindow + 1});
@@ -75,34 +78,39 @@ Optimizer::Optimizer(std::vector<OptimizedTensor> tensors, const Options& option
   device.copy_to_device(tensor_begin_, std::span<const std::int64_t>(block_begin_));
 }
 
-void Optimizer::zero_gradients(const ExecContext& ctx) const {
-  for (const OptimizedTensor& tensor : tensors_)
-    ops::fill({.x = tensor.grad, .value = 0.0}, ctx);
-}
-
-void Optimizer::step(ConstTensorView loss, double lr, const ExecContext& ctx) const {
+void Optimizer::measure(const ExecContext& ctx) const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].blocks.num_blocks() == 0) continue;
     ops::block_norms({.sums = norm_sums_.rows(block_begin_[i], block_begin_[i + 1]),
                       .x = tensors_[i].grad,
-                      .slice_elements = tensors_[i].slice_elements},
+                      .blocks = tensors_[i].blocks},
                      ctx);
   }
-  ops::step_gate({.gate = gate_,
+  ops::norm_total({.norm_sq = record_.norm_sq,
+                   .first_bad = record_.first_bad,
+                   .norm_sums = norm_sums_,
+                   .tensor_begin = tensor_begin_},
+                  ctx);
+}
+
+void Optimizer::update(double lr, const ExecContext& ctx) const {
+  ops::step_gate({.gate = record_.gate,
                   .windows = windows_,
-                  .loss = loss,
-                  .norm_sums = norm_sums_,
-                  .tensor_begin = tensor_begin_,
+                  .loss = record_.loss,
+                  .norm_sq = record_.norm_sq,
+                  .first_bad = record_.first_bad,
                   .clip = options_.clip,
                   .skip_sigma = options_.skip_sigma,
                   .beta1 = options_.beta1,
                   .beta2 = options_.beta2},
                  ctx);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].blocks.num_blocks() == 0) continue;
     ops::adamw({.param = tensors_[i].param,
                 .m = moments_[i].first,
                 .v = moments_[i].second,
                 .grad = tensors_[i].grad,
-                .gate = gate_,
+                .gate = record_.gate,
                 .lr = lr * tensors_[i].lr_scale,
                 .beta1 = options_.beta1,
                 .beta2 = options_.beta2,
@@ -114,9 +122,9 @@ void Optimizer::step(ConstTensorView loss, double lr, const ExecContext& ctx) co
 
 OptimizerState Optimizer::export_state(Device& device) const {
   OptimizerState state;
-  state.gate.resize(static_cast<std::size_t>(gate_.numel()));
+  state.gate.resize(static_cast<std::size_t>(record_.gate.numel()));
   state.windows.resize(static_cast<std::size_t>(windows_.numel()));
-  device.copy_to_host(std::span(state.gate), gate_);
+  device.copy_to_host(std::span(state.gate), record_.gate);
   for (std::size_t i = 0; i < state.gate.size(); ++i) {
     if (i != kCountField && i != kInRowField) state.gate[i] = 0.0;
   }
@@ -138,7 +146,7 @@ void Optimizer::import_state(const OptimizerState& state, Device& device) const 
   check_count(state.gate[kCountField], "the count of updates");
   check_count(state.gate[kInRowField], "the count of non-finite steps");
   check_count(state.windows[kEntriesField], "the count of window entries");
-  device.copy_to_device(gate_, std::span<const double>(state.gate));
+  device.copy_to_device(record_.gate, std::span<const double>(state.gate));
   device.copy_to_device(windows_, std::span<const double>(state.windows));
 }
 

@@ -6,25 +6,34 @@
 
 #include "ulmus/device/arena.h"
 #include "ulmus/device/exec_context.h"
+#include "ulmus/tensor/blocks.h"
 
 namespace ulmus::optim {
 
-/// One tensor to be optimised, with the treatment of its group.
+/// The part of one tensor that this rank optimises, with the treatment of its group.
 struct OptimizedTensor {
   std::string name;
-  TensorView param;
-  TensorView grad;
-  std::int64_t slice_elements = 0;  ///< of one expert's slice; numel when unstacked
+  BlockRange blocks;  ///< of the whole tensor; may be none
+  TensorView param;   ///< their elements, any shape
+  TensorView grad;    ///< the same shape
   double lr_scale = 1.0;
   double weight_decay = 0.0;
 };
 
-/// AdamW's state of one tensor.
+/// AdamW's state of the same part.
 struct Moments {
   std::string name;  ///< of the tensor
+  BlockRange blocks;
   TensorView first;
   TensorView second;
-  std::int64_t slice_elements = 0;
+};
+
+/// Where the optimizer and the step's record meet, all f64 on the device.
+struct GateRecord {
+  TensorView gate;       ///< [kNumGateFields]: part of what the host reads once a step
+  TensorView norm_sq;    ///< [1]: written by measure, summed over ranks, read by update
+  TensorView first_bad;  ///< [1]: the same, the minimum over ranks
+  ConstTensorView loss;  ///< [1]: cross-entropy of the step, over all ranks when update reads it
 };
 
 /// Small state that a checkpoint keeps beside the moments.
@@ -33,8 +42,10 @@ struct OptimizerState {
   std::vector<double> windows;  ///< [2 * kSkipWindow + 1]
 };
 
-/// AdamW over all parameters, with global-norm clipping, skip-step and the non-finite law, decided
-/// on the device by the step gate (ops/step_gate.h). No host read, no allocation in a step.
+/// AdamW over this rank's part of all parameters, with global-norm clipping, skip-step and the
+/// non-finite law, decided on the device by the step gate (ops/step_gate.h). No host read, no
+/// allocation in a step. With several ranks norm and loss are summed between measure and update,
+/// and every rank decides the same.
 class Optimizer {
  public:
   struct Options {
@@ -45,18 +56,17 @@ class Optimizer {
     double skip_sigma = 0.0;  ///< 0: none
   };
 
-  /// `gate` [kNumGateFields] f64 is part of what the host reads once a step; moments, windows and
-  /// norm partials come from `arena`. All memory is taken here. Error naming the tensor when
-  /// gradient and parameter differ in shape or type, slices do not divide it, or a name comes
-  /// twice; Error naming the option when it is out of its range.
-  Optimizer(std::vector<OptimizedTensor> tensors, const Options& options, TensorView gate,
+  /// Moments, windows and norm partials come from `arena`. All memory is taken here. Error naming
+  /// the tensor when gradient and parameter differ in shape or type, are not the elements of the
+  /// blocks, or a name comes twice; Error naming the option when it is out of its range.
+  Optimizer(std::vector<OptimizedTensor> tensors, const Options& options, const GateRecord& record,
             Arena& arena, Device& device);
 
-  void zero_gradients(const ExecContext& ctx) const;
-  /// Norms, gate, update: what happened stands in the gate (GateField), kBadTensor being an index
-  /// into tensors().
-  ///   loss  [1]  f64: cross-entropy of the step. Gradients are complete.
-  void step(ConstTensorView loss, double lr, const ExecContext& ctx) const;
+  /// Overwrites norm_sq and first_bad with what this rank's gradients, which are complete, add.
+  void measure(const ExecContext& ctx) const;
+  /// Gate and update: what happened stands in the gate (GateField), kBadTensor being an index into
+  /// tensors().
+  void update(double lr, const ExecContext& ctx) const;
 
   const std::vector<OptimizedTensor>& tensors() const { return tensors_; }
   const std::vector<Moments>& moments() const { return moments_; }
@@ -67,7 +77,7 @@ class Optimizer {
  private:
   std::vector<OptimizedTensor> tensors_;
   Options options_;
-  TensorView gate_;
+  GateRecord record_;
   std::vector<Moments> moments_;
   TensorView windows_;
   TensorView norm_sums_;

@@ -5,12 +5,17 @@
 
 namespace ulmus::parallel {
 
+std::int64_t LocalExchange::row_capacity(std::int64_t num_tokens, int /*num_experts*/,
+                                         int top_k) const {
+  return num_tokens * top_k;
+}
+
 nn::ExchangePlan LocalExchange::allocate_plan(Arena& arena, std::int64_t num_tokens,
                                               int num_experts, int top_k) {
   return {.expert_begin = arena.allocate("plan.expert_begin", DType::kI32, {num_experts + 1}),
           .row_of_route = arena.allocate("plan.row_of_route", DType::kI32, {num_tokens, top_k}),
           .route_of_row = arena.allocate("plan.route_of_row", DType::kI32, {num_tokens * top_k}),
-          .row_capacity = num_tokens * top_k};
+          .row_capacity = row_capacity(num_tokens, num_experts, top_k)};
 }
 
 void LocalExchange::plan(nn::ExchangePlan& plan, ConstTensorView expert_ids,

@@ -15,6 +15,7 @@ class LocalExchange final : public nn::TokenExchange {
   static constexpr std::array<std::string_view, 5> kOperations = {
       "route_order", "gather_rows", "combine_rows", "gather_scalars", "collect_scalars"};
 
+  std::int64_t row_capacity(std::int64_t num_tokens, int num_experts, int top_k) const override;
   nn::ExchangePlan allocate_plan(Arena& arena, std::int64_t num_tokens, int num_experts,
                                  int top_k) override;
   void plan(nn::ExchangePlan& plan, ConstTensorView expert_ids, std::int64_t valid_tokens,

@@ -22,4 +22,21 @@ std::int64_t num_blocks(std::int64_t numel, std::int64_t slice_elements);
 /// First element of a block; `numel` for the block after the last.
 std::int64_t block_begin(std::int64_t block, std::int64_t numel, std::int64_t slice_elements);
 
+/// Whole blocks [begin, end) of a tensor: what one rank owns of it, for instance.
+struct BlockRange {
+  std::int64_t numel = 0;           ///< of the whole tensor
+  std::int64_t slice_elements = 0;  ///< of the whole tensor
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  static BlockRange all(std::int64_t numel, std::int64_t slice_elements) {
+    return {numel, slice_elements, 0, ulmus::num_blocks(numel, slice_elements)};
+  }
+  std::int64_t num_blocks() const { return end - begin; }
+  std::int64_t element_begin() const { return block_begin(begin, numel, slice_elements); }
+  std::int64_t element_end() const { return block_begin(end, numel, slice_elements); }
+  std::int64_t num_elements() const { return element_end() - element_begin(); }
+  bool is_all() const { return num_elements() == numel; }
+};
+
 }  // namespace ulmus

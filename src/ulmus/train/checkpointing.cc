@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ulmus/base/strict_json.h"
+#include "ulmus/comm/agreement.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/run_folder.h"
 #include "ulmus/train/token_data.h"
@@ -109,43 +110,63 @@ std::string now_text() {
 
 }  // namespace
 
-std::vector<checkpoint::TensorRef> parameter_refs(const model::LanguageModel& model) {
+std::vector<checkpoint::TensorRef> whole_refs(const model::LanguageModel& model) {
   std::vector<checkpoint::TensorRef> refs;
   for (const nn::Parameter& parameter : model.parameters().all()) {
+    refs.push_back(checkpoint::TensorRef::whole(parameter.name,
+                                                checkpoint::file_group_of(parameter.name),
+                                                parameter.value, parameter.slice_elements));
+  }
+  return refs;
+}
+
+std::vector<checkpoint::TensorRef> weight_refs(Runtime& runtime) {
+  std::vector<checkpoint::TensorRef> refs;
+  const auto& parameters = runtime.language_model().parameters().all();
+  for (const parallel::OwnedShare& share : runtime.parameter_store().shares()) {
+    const nn::Parameter& parameter = parameters[static_cast<std::size_t>(share.parameter)];
     refs.push_back({.name = parameter.name,
                     .file_group = checkpoint::file_group_of(parameter.name),
-                    .view = parameter.value,
-                    .slice_elements = parameter.slice_elements});
+                    .shape = parameter.shape,
+                    .blocks = share.blocks,
+                    .view = share.value});
   }
   return refs;
 }
 
 std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime) {
-  std::vector<checkpoint::TensorRef> refs = parameter_refs(runtime.language_model());
-  for (const optim::Moments& moments : runtime.optimizer().moments()) {
+  std::vector<checkpoint::TensorRef> refs = weight_refs(runtime);
+  const std::size_t weights = refs.size();
+  const std::vector<optim::Moments>& moments = runtime.optimizer().moments();
+  for (std::size_t i = 0; i < weights; ++i) {
     const auto add = [&](std::string_view suffix, TensorView view) {
-      const std::string name = concat(moments.name, suffix);
+      const std::string name = concat(moments[i].name, suffix);
       refs.push_back({.name = name,
                       .file_group = checkpoint::file_group_of(name),
-                      .view = view,
-                      .slice_elements = moments.slice_elements});
+                      .shape = refs[i].shape,
+                      .blocks = moments[i].blocks,
+                      .view = view});
     };
-    add(checkpoint::kFirstMomentSuffix, moments.first);
-    add(checkpoint::kSecondMomentSuffix, moments.second);
+    add(checkpoint::kFirstMomentSuffix, moments[i].first);
+    add(checkpoint::kSecondMomentSuffix, moments[i].second);
   }
   return refs;
 }
 
 std::string load_for_evaluation(const std::filesystem::path& dir, const Config& config,
                                 std::optional<std::uint64_t> tokenizer,
-                                const model::LanguageModel& model, Device& device) {
+                                std::span<const checkpoint::TensorRef> weights,
+                                const model::LanguageModel& model, Device& device,
+                                comm::Communicator& ranks) {
   const checkpoint::LoadOptions options = {
       .left_out_suffixes = {std::string(checkpoint::kFirstMomentSuffix),
                             std::string(checkpoint::kSecondMomentSuffix)}};
-  const auto report = checkpoint::load(dir, parameter_refs(model), device, options);
-  check_data(report.manifest, kTokenizerKey, tokenizer, "data.tokenizer", dir);
-  for_each_router(model, [&](int layer, const nn::Router::Buffers& buffers) {
-    restore_bias(buffers.bias, report.manifest, layer, dir, device);
+  const auto report = checkpoint::load(dir, weights, device, ranks, options);
+  comm::agree(ranks, [&] {
+    check_data(report.manifest, kTokenizerKey, tokenizer, "data.tokenizer", dir);
+    for_each_router(model, [&](int layer, const nn::Router::Buffers& buffers) {
+      restore_bias(buffers.bias, report.manifest, layer, dir, device);
+    });
   });
   return model_differences(report.manifest.configuration, config);
 }
@@ -180,17 +201,25 @@ checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
 
 std::filesystem::path Checkpointing::save(const RunPosition& position) {
   const checkpoint::Info info = {{"run", name_of_run(config_.run)},
-                                 {"layout", "one process"},
+                                 {"layout", runtime_.ranks().layout().text()},
                                  {"device", runtime_.device().description()},
                                  {"time", now_text()}};
   const auto report = writer_.save(checkpoints_dir(), facts(position), training_refs(runtime_),
-                                   info, runtime_.device());
-  checkpoint::prune(checkpoints_dir(), config_.checkpoint.keep);
+                                   info, runtime_.device(), ranks());
+  comm::agree(ranks(), [&] {
+    if (runtime_.ranks().is_first()) checkpoint::prune(checkpoints_dir(), config_.checkpoint.keep);
+  });
   return report.path;
 }
 
 void Checkpointing::restore_state(const checkpoint::Manifest& manifest,
                                   const std::filesystem::path& dir) {
+  comm::agree(ranks(), [&] { restore_small_state(manifest, dir); });
+  runtime_.parameter_store().publish_weights();
+}
+
+void Checkpointing::restore_small_state(const checkpoint::Manifest& manifest,
+                                        const std::filesystem::path& dir) {
   Device& device = runtime_.device();
   optim::OptimizerState state;
   state.gate = named_vector(manifest.doubles, "optimizer.gate", ops::kNumGateFields);
@@ -210,8 +239,8 @@ RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
     check_data(manifest, kTokenizerKey, data_.tokenizer, "data.tokenizer", dir);
     check_data(manifest, kTrainKey, data_.train, "data.train", dir);
   };
-  const auto report =
-      checkpoint::load(dir, training_refs(runtime_), runtime_.device(), {.check_manifest = check});
+  const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device(), ranks(),
+                                       {.check_manifest = check});
   restore_state(report.manifest, dir);
   return {.step = report.manifest.step,
           .tokens = report.manifest.tokens,
@@ -220,10 +249,13 @@ RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
 
 std::string Checkpointing::load_weights(const std::filesystem::path& dir, bool load_optimizer) {
   if (!load_optimizer) {
-    return load_for_evaluation(dir, config_, std::nullopt, runtime_.language_model(),
-                               runtime_.device());
+    std::string differences =
+        load_for_evaluation(dir, config_, std::nullopt, weight_refs(runtime_),
+                            runtime_.language_model(), runtime_.device(), ranks());
+    runtime_.parameter_store().publish_weights();
+    return differences;
   }
-  const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device());
+  const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device(), ranks());
   restore_state(report.manifest, dir);
   return model_differences(report.manifest.configuration, config_);
 }

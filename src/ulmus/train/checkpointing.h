@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct RunPosition {
   std::int64_t data_position = 0;  ///< sequences of the data order consumed
 };
 
-/// Saves and restores a runtime.
+/// Saves and restores a runtime. Everything here is collective over its ranks.
 class Checkpointing {
  public:
   Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data);
@@ -41,6 +42,8 @@ class Checkpointing {
  private:
   checkpoint::Manifest facts(const RunPosition& position);
   void restore_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
+  void restore_small_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
+  comm::Communicator& ranks() const { return runtime_.ranks().world().all(); }
 
   const Config& config_;
   Runtime& runtime_;
@@ -48,18 +51,24 @@ class Checkpointing {
   checkpoint::CheckpointWriter writer_;
 };
 
-/// Refs of the weights of a model.
-std::vector<checkpoint::TensorRef> parameter_refs(const model::LanguageModel& model);
+/// Refs of the weights of a model that one rank holds alone.
+std::vector<checkpoint::TensorRef> whole_refs(const model::LanguageModel& model);
 
-/// Refs of weights and of the optimizer's moments.
+/// Refs of what this rank owns of the weights.
+std::vector<checkpoint::TensorRef> weight_refs(Runtime& runtime);
+
+/// Refs of what it owns of weights and of the optimizer's moments.
 std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime);
 
-/// Weights and balancing biases of a checkpoint, moments left out. InputError when `tokenizer`, the
+/// Weights and balancing biases of a checkpoint, moments left out, into `weights`, those of `model`
+/// that this rank owns. Collective. InputError when `tokenizer`, the
 /// fingerprint of the one in use, is known and not that of the training, or when the checkpoint has
 /// biases and `config` no place for them. Returns how the model's configuration differs ("" where
 /// it does not).
 std::string load_for_evaluation(const std::filesystem::path& dir, const Config& config,
                                 std::optional<std::uint64_t> tokenizer,
-                                const model::LanguageModel& model, Device& device);
+                                std::span<const checkpoint::TensorRef> weights,
+                                const model::LanguageModel& model, Device& device,
+                                comm::Communicator& ranks);
 
 }  // namespace ulmus::train

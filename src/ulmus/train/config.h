@@ -31,6 +31,7 @@ struct RunConfig {
   std::int64_t log_every = 10;  ///< steps between metrics lines
   std::optional<std::int64_t> max_steps;
   std::optional<std::int64_t> max_tokens;
+  double timeout_s = 300.0;  ///< how long a rank waits for another
 };
 
 struct DataConfig {
@@ -62,6 +63,19 @@ struct BatchConfig {
   std::int64_t micro_sequences = 1;  ///< sequences of one micro-batch
 };
 
+/// How token rows travel to experts on other ranks.
+enum class Exchange : std::uint8_t { kLocal, kAllToAll };
+
+struct ParallelConfig {
+  int expert = 1;  ///< ranks that share the experts
+  /// Not set: local where parallel.expert = 1, all_to_all otherwise.
+  std::optional<Exchange> exchange;
+
+  Exchange used_exchange() const {
+    return exchange.value_or(expert == 1 ? Exchange::kLocal : Exchange::kAllToAll);
+  }
+};
+
 struct MemoryConfig {
   double budget_gib = 0.0;        ///< 0: the machine's free memory at start
   std::int64_t head_chunk = 256;  ///< rows of logits that exist at once
@@ -91,6 +105,7 @@ struct Config {
   DataConfig data;
   OptimConfig optim;
   BatchConfig batch;
+  ParallelConfig parallel;
   Compute compute = Compute::kFp32;  ///< precision.compute
   MemoryConfig memory;
   CheckpointConfig checkpoint;

@@ -56,7 +56,9 @@ bool loads(const Config& config) { return !config.checkpoint.load.empty(); }
 constexpr std::string_view kNoYarn = "model.rope.yarn_factor is 1";
 constexpr std::string_view kNoWsd = "optim.schedule is not \"wsd\"";
 
-constexpr std::array<Condition, 14> kConditions = {{
+constexpr std::array<Condition, 16> kConditions = {{
+    {"parallel.expert", has_experts, "every layer is dense (model.dense_layers)"},
+    {"parallel.exchange", has_experts, "every layer is dense (model.dense_layers)"},
     {"moe.", has_experts, "every layer is dense (model.dense_layers)"},
     {"model.rope.yarn_original_length", has_yarn, kNoYarn},
     {"model.rope.yarn_beta_fast", has_yarn, kNoYarn},

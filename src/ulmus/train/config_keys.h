@@ -58,6 +58,9 @@ template <class Value>
 struct Choice {
   std::string name;
   Value value;
+  /// The same choice for an optional member.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator Choice<std::optional<Value>>() const { return {name, value}; }
 };
 
 /// Ranges that many keys share.
@@ -179,6 +182,16 @@ class KeyTable {
       return std::string();
     };
     keys_.push_back(std::move(key));
+  }
+
+  /// The same with a std::optional member.
+  template <class Value, class Get>
+  void add_optional_choice(std::string name, Get get, const std::vector<Choice<Value>>& choices,
+                           const std::vector<std::string>& not_built, KeyText text) {
+    add_choice<std::optional<Value>>(
+        std::move(name), get,
+        std::vector<Choice<std::optional<Value>>>(choices.begin(), choices.end()), not_built,
+        std::move(text));
   }
 
   /// A key with its own reader and writer.

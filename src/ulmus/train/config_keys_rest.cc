@@ -121,8 +121,9 @@ void add_run_keys(KeyTable& table) {
                              {.meaning = "the run ends with the step that reaches so many tokens",
                               .on_resume = kMay,
                               .default_note = "this or max_steps is required"});
-  table.add_fixed("run.timeout_s", "number > 0", "",
-                  {.meaning = "how long a rank waits for another", .on_resume = kMay});
+  table.add_number(
+      "run.timeout_s", [](auto& c) -> auto& { return c.run.timeout_s; }, {.min = 0.1, .max = 1e6},
+      {.meaning = "seconds that a rank waits for another before the run fails", .on_resume = kMay});
   table.add_fixed("run.trace", "array of steps", "[]",
                   {.meaning = "steps that trace.json records", .on_resume = kMay});
 }
@@ -162,8 +163,10 @@ void add_parallel_keys(KeyTable& table) {
                           {.meaning = "pipeline stages of a rank", .on_resume = kMay});
   table.add_fixed_choice("parallel.schedule", {"loop", "v", "zero_bubble"}, "1f1b",
                          {.meaning = "order of the pipeline's work", .on_resume = kMay});
-  table.add_fixed_integer("parallel.expert", kPositive, 1,
-                          {.meaning = "ranks that share the experts", .on_resume = kMay});
+  table.add_integer("parallel.expert", [](auto& c) -> auto& { return c.parallel.expert; },
+                    kPositive,
+                    {.meaning = "ranks that share the experts; divides the ranks and moe.experts",
+                     .on_resume = kMay});
   table.add_fixed_integer("parallel.context", kPositive, 1,
                           {.meaning = "ranks that share a sequence", .on_resume = kMay});
   table.add_fixed_choice(
@@ -179,8 +182,12 @@ void add_parallel_keys(KeyTable& table) {
       "parallel.activation_cap", kNotNegative, 0,
       {.meaning = "micro-batches in flight on a rank at most; 0: the schedule's",
        .on_resume = kMay});
-  table.add_fixed_choice("parallel.exchange", {"rowwise", "all_to_all"}, "local",
-                         {.meaning = "how token rows travel to experts", .on_resume = kMay});
+  table.add_optional_choice<Exchange>(
+      "parallel.exchange", [](auto& c) -> auto& { return c.parallel.exchange; },
+      {{"all_to_all", Exchange::kAllToAll}, {"local", Exchange::kLocal}}, {"rowwise"},
+      {.meaning = "how token rows travel to experts; local needs parallel.expert = 1",
+       .on_resume = kMay,
+       .default_note = "local where parallel.expert = 1, else all_to_all"});
 }
 
 void add_machine_keys(KeyTable& table) {

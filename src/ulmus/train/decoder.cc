@@ -1,10 +1,18 @@
 #include "ulmus/train/decoder.h"
 
+#include "ulmus/comm/thread/thread_transport.h"
 #include "ulmus/train/checkpointing.h"
 #include "ulmus/train/memory.h"
 #include "ulmus/train/runtime.h"
 
 namespace ulmus::train {
+
+namespace {
+
+/// A decoder has the machine for itself.
+comm::Node own_machine() { return {.threads_of_rank = available_threads()}; }
+
+}  // namespace
 
 /// All of a decoder on one device; built twice: on a meta device to know its size, then for real.
 class Decoder::Parts {
@@ -96,12 +104,12 @@ class Decoder::Parts {
 };
 
 Decoder::Decoder(const Config& config, std::int64_t max_call, std::int64_t max_length)
-    : config_(config), device_(make_device(config)) {
-  const std::unique_ptr<Device> meta = make_meta_device(num_threads(config));
+    : config_(config), device_(make_device(config, own_machine())) {
+  const std::unique_ptr<Device> meta = make_meta_device(num_threads(config, own_machine()));
   Parts planned(config, max_call, max_length, *meta, Runtime::unbounded());
   planned.decode(std::vector<std::int32_t>(static_cast<std::size_t>(max_call)), 0);
   const MemoryTable memory = planned.used();
-  check_budget(config, memory, "fewer --tokens or a shorter --prompt help");
+  check_budget(config, memory, 1, "fewer --tokens or a shorter --prompt help");
   parts_ = std::make_unique<Parts>(config, max_call, max_length, *device_, memory);
   parts_->upload();
 }
@@ -109,7 +117,10 @@ Decoder::Decoder(const Config& config, std::int64_t max_call, std::int64_t max_l
 Decoder::~Decoder() = default;
 
 std::string Decoder::load(const std::filesystem::path& checkpoint, std::uint64_t tokenizer) {
-  return load_for_evaluation(checkpoint, config_, tokenizer, parts_->language_model(), *device_);
+  comm::World alone(std::move(comm::make_thread_transports(1).front()), {});
+  const model::LanguageModel& model = parts_->language_model();
+  return load_for_evaluation(checkpoint, config_, tokenizer, whole_refs(model), model, *device_,
+                             alone.all());
 }
 
 std::vector<float>& Decoder::append(std::span<const std::int32_t> tokens) {

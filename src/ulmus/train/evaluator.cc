@@ -1,9 +1,11 @@
 #include "ulmus/train/evaluator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
+#include "ulmus/comm/agreement.h"
 #include "ulmus/data/tokenizer.h"
 #include "ulmus/train/token_data.h"
 
@@ -26,17 +28,41 @@ data::Loader make_loader(const Config& config) {
 
 }  // namespace
 
-Evaluator::Evaluator(const Config& config, ThreadPool& pool)
-    : loader_(make_loader(config)), micro_sequences_(config.batch.micro_sequences) {
-  loader_.verify_ids(static_cast<int>(config.model.vocab), pool);
-  num_sequences_ = loader_.num_instances();
-  if (config.eval.tokens > 0) {
-    num_sequences_ = std::clamp<std::int64_t>(config.eval.tokens / config.data.sequence_length, 1,
-                                              num_sequences_);
+Evaluator::Evaluator(const Config& config, ThreadPool& pool, const parallel::Ranks& ranks)
+    : deal_{.micro_sequences = config.batch.micro_sequences,
+            .rank = ranks.here().data,
+            .ranks = ranks.layout().data()} {
+  comm::agree(ranks.world().all(), [&] {
+    loader_ = std::make_unique<data::Loader>(make_loader(config));
+    if (ranks.is_first()) loader_->verify_ids(static_cast<int>(config.model.vocab), pool);
+    num_sequences_ = loader_->num_instances();
+    if (config.eval.tokens > 0) {
+      num_sequences_ = std::clamp<std::int64_t>(config.eval.tokens / config.data.sequence_length, 1,
+                                                num_sequences_);
+    }
+    count_targets(config);
+  });
+  std::array<std::int64_t, 2> sums = {num_targets_, text_bytes_};
+  ranks.dense().all_reduce(sums, comm::ReduceOp::kSum);
+  num_targets_ = sums[0];
+  text_bytes_ = sums[1];
+  if (num_targets_ == 0) fail_input("data.eval has no token to predict");
+  if (text_bytes_ == 0) fail_input("data.eval stands for no byte of text");
+}
+
+template <class Use>
+void Evaluator::for_slots(const Use& use) {
+  const std::int64_t a_slot = deal_.micro_sequences * deal_.ranks;
+  for (std::int64_t first = 0; first < num_sequences_; first += a_slot) {
+    loader_->load(first, std::min(a_slot, num_sequences_ - first), deal_, batch_);
+    use(first);
   }
+}
+
+/// Of this rank's part.
+void Evaluator::count_targets(const Config& config) {
   const data::Tokenizer tokenizer = load_tokenizer(config.data.tokenizer, config.model);
-  for (std::int64_t first = 0; first < num_sequences_; first += micro_sequences_) {
-    loader_.load(first, std::min(micro_sequences_, num_sequences_ - first), batch_);
+  for_slots([&](std::int64_t) {
     num_targets_ += batch_.loss_tokens;
     for (const std::int32_t target : batch_.targets) {
       const bool is_text = target >= 0 && target != tokenizer.end_of_text_id();
@@ -47,17 +73,15 @@ Evaluator::Evaluator(const Config& config, ThreadPool& pool)
       }
       text_bytes_ += static_cast<std::int64_t>(tokenizer.token_bytes(target).size());
     }
-  }
-  if (num_targets_ == 0) fail_input("data.eval has no token to predict");
-  if (text_bytes_ == 0) fail_input("data.eval stands for no byte of text");
+  });
 }
 
 EvalResult Evaluator::run(Runtime& runtime) {
   runtime.clear_record();
-  for (std::int64_t first = 0; first < num_sequences_; first += micro_sequences_) {
-    loader_.load(first, std::min(micro_sequences_, num_sequences_ - first), batch_);
+  for_slots([&](std::int64_t first) {
     runtime.evaluate(batch_, first, static_cast<double>(num_targets_));
-  }
+  });
+  runtime.reduce_record();
   const double loss = runtime.read_record().loss_ce;
   return {.tokens = num_targets_,
           .text_bytes = text_bytes_,

@@ -19,15 +19,18 @@ std::string memory_text(const MemoryTable& memory) {
                             static_cast<double>(memory.total_bytes()) / kMebibyte);
 }
 
-void check_budget(const Config& config, const MemoryTable& memory, std::string_view cure) {
+void check_budget(const Config& config, const MemoryTable& memory, int ranks_on_node,
+                  std::string_view cure) {
   constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
   const bool is_given = config.memory.budget_gib > 0.0;
   const double budget = is_given ? config.memory.budget_gib * kGibibyte
-                                 : static_cast<double>(available_memory_bytes());
+                                 : static_cast<double>(available_memory_bytes() / ranks_on_node);
   const auto needed = static_cast<double>(memory.total_bytes());
   if (needed <= budget) return;
   fail_input("this needs ", fmt::format("{:.2f}", needed / kGibibyte), " GiB, ",
-             is_given ? "memory.budget_gib allows " : "the machine has free ",
+             is_given            ? "memory.budget_gib allows "
+             : ranks_on_node > 1 ? "a rank's share of the machine's free memory is "
+                                 : "the machine has free ",
              fmt::format("{:.2f}", budget / kGibibyte), " GiB; ", cure, "\n", memory_text(memory));
 }
 

@@ -12,7 +12,8 @@ namespace ulmus::train {
 std::string memory_text(const MemoryTable& memory);
 
 /// InputError, with the table and `cure`, when it is more than memory.budget_gib allows, or where
-/// that is 0, more than the machine has free.
-void check_budget(const Config& config, const MemoryTable& memory, std::string_view cure);
+/// that is 0, more than a rank's share of what the machine has free.
+void check_budget(const Config& config, const MemoryTable& memory, int ranks_on_node,
+                  std::string_view cure);
 
 }  // namespace ulmus::train

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "ulmus/comm/communicator.h"
 #include "ulmus/device/arena.h"
 #include "ulmus/model/language_model.h"
+#include "ulmus/parallel/mesh.h"
 #include "ulmus/train/config.h"
 #include "ulmus/train/reporter.h"
 
@@ -18,8 +20,9 @@ struct StopFlag {
   std::atomic<int> signal{0};  ///< 0, or the number of the signal
 };
 
-/// What `train --dry-run` knows before anything is allocated.
+/// What `train --dry-run` knows before anything is allocated. Memory is that of this rank.
 struct DryRun {
+  parallel::Layout layout;
   model::ParameterCounts parameters;
   MemoryTable memory;
   double useful_flops_per_token = 0.0;  ///< forward and backward
@@ -27,7 +30,7 @@ struct DryRun {
   std::int64_t micro_batches = 0;  ///< of one step
   int threads = 0;
 };
-DryRun dry_run(const Config& config);
+DryRun dry_run(const Config& config, comm::World& world);
 
 struct TrainResult {
   std::int64_t step = 0;  ///< steps completed in all
@@ -36,8 +39,10 @@ struct TrainResult {
   std::filesystem::path checkpoint;
 };
 /// Trains, or continues from the newest checkpoint in run.dir. InputError before step 1 for bad
-/// configuration, data or checkpoints; Error during training.
-TrainResult run_training(const Config& config, const StopFlag& stop, Reporter& reporter);
+/// configuration, data or checkpoints; Error during training. Collective over the world: a signal
+/// on any rank stops all of them after the same step.
+TrainResult run_training(const Config& config, const StopFlag& stop, Reporter& reporter,
+                         comm::World& world);
 
 /// Held-out loss.
 struct EvalResult {
@@ -47,9 +52,9 @@ struct EvalResult {
   double perplexity = 0.0;
   double bits_per_byte = 0.0;
 };
-/// Over data.eval, with the weights of a checkpoint.
+/// Over data.eval, with the weights of a checkpoint. Collective; the same result on every rank.
 EvalResult evaluate_checkpoint(const Config& config, const std::filesystem::path& checkpoint,
-                               Reporter& reporter);
+                               Reporter& reporter, comm::World& world);
 
 struct GenerateOptions {
   std::filesystem::path checkpoint;  ///< its folder; model and tokenizer come from its run

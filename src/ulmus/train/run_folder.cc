@@ -1,16 +1,18 @@
 #include "ulmus/train/run_folder.h"
 
+#include <fmt/format.h>
+
 #include "ulmus/base/error.h"
+#include "ulmus/comm/agreement.h"
 
 namespace ulmus::train {
 
 namespace {
 
-std::filesystem::path made(const std::filesystem::path& dir) {
+void make(const std::filesystem::path& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir / "log", error);
   if (error) fail_input("run.dir: cannot make ", (dir / "log").string(), ": ", error.message());
-  return dir;
 }
 
 }  // namespace
@@ -21,7 +23,18 @@ std::string name_of_run(const RunConfig& config) {
   return (dir.has_filename() ? dir : dir.parent_path()).filename().string();
 }
 
-RunFolder::RunFolder(const std::filesystem::path& dir) : dir_(made(dir)), lock_(dir / "lock") {}
+RunFolder::RunFolder(const std::filesystem::path& dir, comm::Communicator& ranks)
+    : dir_(dir), rank_(ranks.rank()) {
+  comm::agree(ranks, [&] {
+    if (rank_ != 0) return;
+    make(dir);
+    lock_.emplace(dir / "lock");
+  });
+}
+
+std::filesystem::path RunFolder::log_path() const {
+  return dir_ / "log" / fmt::format("rank-{:04}.txt", rank_);
+}
 
 LoggingReporter::LoggingReporter(Reporter& next, const std::filesystem::path& log_path,
                                  LogLevel level)

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "ulmus/base/file.h"
+#include "ulmus/comm/communicator.h"
 #include "ulmus/train/config.h"
 #include "ulmus/train/reporter.h"
 
@@ -14,20 +16,23 @@ namespace ulmus::train {
 /// run.name, or the last part of run.dir.
 std::string name_of_run(const RunConfig& config);
 
-/// The folder of one run, locked against other processes while this object lives.
+/// The folder of one run, locked against other runs while the first rank's object lives.
 class RunFolder {
  public:
-  /// Makes the folder. InputError naming it when that is impossible or another process holds it.
-  explicit RunFolder(const std::filesystem::path& dir);
+  /// Collective: the first rank makes and locks the folder. InputError naming it when that is
+  /// impossible or another process holds it.
+  RunFolder(const std::filesystem::path& dir, comm::Communicator& ranks);
 
   const std::filesystem::path& dir() const { return dir_; }
   std::filesystem::path config_path() const { return dir_ / "config.toml"; }
   std::filesystem::path metrics_path() const { return dir_ / "metrics.jsonl"; }
-  std::filesystem::path log_path() const { return dir_ / "log" / "rank-0000.txt"; }
+  /// log/rank-NNNN.txt, one for each rank.
+  std::filesystem::path log_path() const;
 
  private:
   std::filesystem::path dir_;
-  FileLock lock_;
+  int rank_;
+  std::optional<FileLock> lock_;  ///< of the first rank
 };
 
 /// Passes everything on and keeps what the level allows in the run's log file.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "ulmus/comm/meta/meta_transport.h"
 #include "ulmus/ops/router_bias.h"
+#include "ulmus/parallel/all_to_all_exchange.h"
+#include "ulmus/parallel/local_exchange.h"
 
 namespace ulmus::train {
 
@@ -21,24 +24,43 @@ std::vector<std::unique_ptr<Arena>> make_arenas(Device& device, const MemoryTabl
   return arenas;
 }
 
-/// Parameters of the optimizer, each with the learning-rate scale and decay of its group.
+/// This rank's shares, each with the learning-rate scale and decay of its group.
 std::vector<optim::OptimizedTensor> optimized_tensors(const nn::ParameterSet& parameters,
+                                                      const parallel::ParameterStore& store,
                                                       const OptimConfig& config) {
   std::vector<std::string> names;
   for (const nn::Parameter& parameter : parameters.all())
     names.push_back(parameter.name);
   const auto groups = optim::assign_groups(names, config.groups, config.weight_decay);
   std::vector<optim::OptimizedTensor> tensors;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const nn::Parameter& parameter = parameters.all()[i];
-    tensors.push_back({.name = parameter.name,
-                       .param = parameter.value,
-                       .grad = parameter.grad,
-                       .slice_elements = parameter.slice_elements,
+  for (const parallel::OwnedShare& share : store.shares()) {
+    const auto i = static_cast<std::size_t>(share.parameter);
+    tensors.push_back({.name = names[i],
+                       .blocks = share.blocks,
+                       .param = share.value,
+                       .grad = share.grad,
                        .lr_scale = groups[i].lr_scale,
                        .weight_decay = groups[i].weight_decay});
   }
   return tensors;
+}
+
+std::unique_ptr<nn::TokenExchange> make_exchange(const ParallelConfig& config,
+                                                 const parallel::Ranks& ranks, Device& device) {
+  if (config.used_exchange() == Exchange::kLocal) {
+    return std::make_unique<parallel::LocalExchange>();
+  }
+  return std::make_unique<parallel::AllToAllExchange>(ranks.experts(), device);
+}
+
+std::unique_ptr<comm::AllReduce> make_record_reduction(const model::StepRecord& record,
+                                                       const parallel::Ranks& ranks,
+                                                       Arena& exchange, Device& device) {
+  std::vector<comm::AllReduce::Part> parts = record.reductions();
+  comm::Communicator& group = ranks.dense();
+  const TensorView staging = exchange.allocate(
+      "record.staging", DType::kU8, {comm::AllReduce::staging_bytes(parts, group.size())});
+  return std::make_unique<comm::AllReduce>(group, std::move(parts), staging, device);
 }
 
 }  // namespace
@@ -49,20 +71,25 @@ MemoryTable Runtime::unbounded() {
   return table;
 }
 
-Runtime::Runtime(const Config& config, Purpose purpose, Device& device, const MemoryTable& capacity)
+Runtime::Runtime(const Config& config, Purpose purpose, Device& device,
+                 const parallel::Ranks& ranks, const MemoryTable& capacity,
+                 const RuntimeOptions& options)
     : device_(device),
+      ranks_(ranks),
       arenas_(make_arenas(device, capacity)),
       workspace_(device, capacity[MemoryClass::kWorkspace]),
+      exchange_(make_exchange(config.parallel, ranks, device)),
       parameters_(arena(MemoryClass::kParameters), arena(MemoryClass::kGradients),
                   purpose == Purpose::kTrain ? nn::ParameterSet::Gradients::kAllocate
                                              : nn::ParameterSet::Gradients::kNone,
-                  dtype_of(config.compute)),
+                  dtype_of(config.compute), {ranks.here().expert, ranks.layout().expert}),
       model_(config.model,
              {.seed = config.run.seed,
               .max_positions = config.data.sequence_length,
               .head_chunk = config.memory.head_chunk,
-              .head_z_loss = config.optim.head_z_loss},
-             exchange_, parameters_, arena(MemoryClass::kParameters)),
+              .head_z_loss = config.optim.head_z_loss,
+              .tape = options.tape},
+             *exchange_, parameters_, arena(MemoryClass::kOptimizer)),
       record_(arena(MemoryClass::kOptimizer), model_.num_moe_layers(), config.model.moe.experts),
       host_record_(record_.make_host()),
       buffers_(arena(MemoryClass::kActivations), config.batch.micro_sequences,
@@ -72,17 +99,24 @@ Runtime::Runtime(const Config& config, Purpose purpose, Device& device, const Me
           config.data.sequence_length,
           purpose == Purpose::kTrain ? model::LanguageModel::Keep::kTraining
                                      : model::LanguageModel::Keep::kForward)),
-      micro_sequences_(config.batch.micro_sequences),
+      store_(std::make_unique<parallel::ResidentStore>(
+          parameters_, options.families.value_or(ranks.families()), ranks.world(), arena(MemoryClass::kParameters),
+          arena(MemoryClass::kGradients), arena(MemoryClass::kExchange), device)),
+      reduce_record_(make_record_reduction(record_, ranks, arena(MemoryClass::kExchange), device)),
       bias_update_(config.model.moe.bias_update) {
   if (purpose == Purpose::kTrain) {
     optimizer_ = std::make_unique<optim::Optimizer>(
-        optimized_tensors(parameters_, config.optim),
+        optimized_tensors(parameters_, *store_, config.optim),
         optim::Optimizer::Options{.beta1 = config.optim.beta1,
                                   .beta2 = config.optim.beta2,
                                   .eps = config.optim.eps,
                                   .clip = config.optim.clip,
                                   .skip_sigma = config.optim.skip_sigma},
-        record_.gate(), arena(MemoryClass::kOptimizer), device);
+        optim::GateRecord{.gate = record_.gate(),
+                          .norm_sq = record_.norm_sq(),
+                          .first_bad = record_.first_bad(),
+                          .loss = record_.loss()},
+        arena(MemoryClass::kOptimizer), device);
   }
   model_.upload_tables(device);
   buffers_.upload_positions(device);
@@ -90,34 +124,47 @@ Runtime::Runtime(const Config& config, Purpose purpose, Device& device, const Me
 
 void Runtime::initialize_parameters() { model_.initialize_parameters(context()); }
 
-nn::StepScale Runtime::scale_of(const data::HostBatch& batch, std::int64_t step) const {
-  // A step without a single loss token still has a defined (zero) loss.
-  return {.loss_tokens = static_cast<double>(std::max<std::int64_t>(batch.loss_tokens, 1)),
-          .routed_tokens = static_cast<double>(std::max<std::int64_t>(batch.valid_tokens, 1)),
-          .step = step};
-}
-
-void Runtime::accumulate_gradients(const data::HostBatch& batch, std::int64_t step) {
+void Runtime::accumulate_gradients(const data::HostBatch& batch, const StepTotals& totals,
+                                   std::int64_t step) {
   const ExecContext ctx = context();
   record_.clear(ctx);
-  optimizer_->zero_gradients(ctx);
-  nn::StepScale scale = scale_of(batch, step);
-  for (std::int64_t begin = 0; begin < batch.num_sequences; begin += micro_sequences_) {
-    const std::int64_t end = std::min(begin + micro_sequences_, batch.num_sequences);
-    scale.first_token = begin * batch.sequence_length;
+  store_->begin_step(ctx);
+  // A step without a single loss token still has a defined (zero) loss.
+  nn::StepScale scale = {
+      .loss_tokens = static_cast<double>(std::max<std::int64_t>(totals.loss_tokens, 1)),
+      .routed_tokens = static_cast<double>(std::max<std::int64_t>(totals.valid_tokens, 1)),
+      .step = step};
+  std::int64_t begin = 0;
+  for (const data::MicroBatch& micro : batch.micro_batches) {
+    const bool is_last = &micro == &batch.micro_batches.back();
+    store_->begin_micro_batch(is_last ? parallel::ParameterStore::Position::kLast
+                                      : parallel::ParameterStore::Position::kNotLast);
+    scale.first_token = micro.first_sequence * batch.sequence_length;
+    const std::int64_t end = begin + micro.num_sequences;
     model_.forward_backward(buffers_.load(batch, begin, end, device_), scale, activations_, record_,
                             ctx);
+    begin = end;
   }
+  store_->finish_gradients();
+  optimizer_->measure(ctx);
+  reduce_record();
 }
 
-void Runtime::train_step(const data::HostBatch& batch, std::int64_t step, double lr) {
-  accumulate_gradients(batch, step);
-  end_step(lr);
+void Runtime::reduce_record() {
+  reduce_record_->start();
+  reduce_record_->wait();
 }
 
-void Runtime::end_step(double lr) {
+void Runtime::train_step(const data::HostBatch& batch, const StepTotals& totals, std::int64_t step,
+                         double lr) {
+  accumulate_gradients(batch, totals, step);
+  update(lr);
+}
+
+void Runtime::update(double lr) {
   const ExecContext ctx = context();
-  optimizer_->step(record_.loss(), lr, ctx);
+  optimizer_->update(lr, ctx);
+  store_->publish_weights();
   int moe_layer = 0;
   for (const model::Block& block : model_.blocks()) {
     if (!block.is_moe()) continue;
@@ -136,11 +183,13 @@ void Runtime::evaluate(const data::HostBatch& batch, std::int64_t first_sequence
                        double loss_tokens) {
   const ExecContext ctx = context();
   nn::StepScale scale = {.loss_tokens = loss_tokens, .routed_tokens = loss_tokens};
-  for (std::int64_t begin = 0; begin < batch.num_sequences; begin += micro_sequences_) {
-    const std::int64_t end = std::min(begin + micro_sequences_, batch.num_sequences);
-    scale.first_token = (first_sequence + begin) * batch.sequence_length;
+  std::int64_t begin = 0;
+  for (const data::MicroBatch& micro : batch.micro_batches) {
+    scale.first_token = (first_sequence + micro.first_sequence) * batch.sequence_length;
+    const std::int64_t end = begin + micro.num_sequences;
     model_.forward_loss(buffers_.load(batch, begin, end, device_), scale, activations_, record_,
                         ctx);
+    begin = end;
   }
 }
 
@@ -161,12 +210,12 @@ const std::vector<Allocation>& Runtime::allocations(MemoryClass memory_class) co
   return arenas_[static_cast<std::size_t>(memory_class)]->allocations();
 }
 
-int num_threads(const Config& config) {
-  return config.device.threads > 0 ? config.device.threads : available_threads();
+int num_threads(const Config& config, const comm::Node& node) {
+  return config.device.threads > 0 ? config.device.threads : node.threads_of_rank;
 }
 
-std::unique_ptr<Device> make_device(const Config& config) {
-  return make_cpu_device(num_threads(config),
+std::unique_ptr<Device> make_device(const Config& config, const comm::Node& node) {
+  return make_cpu_device(num_threads(config, node),
                          config.compute == Compute::kFp64 ? Backend::kRef : Backend::kCpu);
 }
 
@@ -177,6 +226,7 @@ data::HostBatch blank_batch(std::int64_t num_sequences, std::int64_t sequence_le
   const auto n = static_cast<std::size_t>(num_sequences * sequence_length);
   data::HostBatch batch;
   batch.num_sequences = num_sequences;
+  batch.micro_batches = {{.first_sequence = 0, .num_sequences = num_sequences}};
   batch.sequence_length = sequence_length;
   batch.tokens.assign(n, 0);
   batch.targets.assign(n, 0);
@@ -187,26 +237,64 @@ data::HostBatch blank_batch(std::int64_t num_sequences, std::int64_t sequence_le
   return batch;
 }
 
+/// Ranks of a layout that exist on paper only.
+class PaperRanks {
+ public:
+  PaperRanks(const parallel::Layout& layout, int rank)
+      : world_(std::make_unique<comm::MetaTransport>(rank, layout.ranks), {}), ranks_(world_, layout) {}
+  const parallel::Ranks& ranks() const { return ranks_; }
+
+ private:
+  comm::World world_;
+  parallel::Ranks ranks_;
+};
+
+StepTotals totals_of(const data::HostBatch& batch) {
+  return {.loss_tokens = batch.loss_tokens, .valid_tokens = batch.valid_tokens};
+}
+
 }  // namespace
 
-MemoryTable measure_memory(const Config& config, Purpose purpose, int threads) {
+MemoryTable measure_memory(const Config& config, Purpose purpose, const parallel::Layout& layout,
+                           int rank, int threads) {
   const std::unique_ptr<Device> meta = make_meta_device(threads);
-  Runtime runtime(config, purpose, *meta, Runtime::unbounded());
+  const PaperRanks paper(layout, rank);
+  Runtime runtime(config, purpose, *meta, paper.ranks(), Runtime::unbounded());
   const data::HostBatch batch =
       blank_batch(config.batch.micro_sequences, config.data.sequence_length);
   runtime.initialize_parameters();
-  if (purpose == Purpose::kTrain) runtime.train_step(batch, 1, 0.0);
+  if (purpose == Purpose::kTrain) runtime.train_step(batch, totals_of(batch), 1, 0.0);
   runtime.evaluate(batch, 0, 1.0);
   return runtime.used();
 }
 
+namespace {
+
+/// The same training on one rank.
+Config alone(const Config& config) {
+  Config one = config;
+  one.parallel = {};
+  return one;
+}
+
+}  // namespace
+
+model::ParameterCounts parameters_of(const Config& config) {
+  const std::unique_ptr<Device> meta = make_meta_device(1);
+  const PaperRanks paper({}, 0);
+  const Runtime runtime(alone(config), Purpose::kEvaluate, *meta, paper.ranks(),
+                        Runtime::unbounded());
+  return model::count_parameters(runtime.language_model().parameters(), config.model);
+}
+
 double useful_flops_per_token(const Config& config) {
-  const std::unique_ptr<Device> meta = make_meta_device(num_threads(config));
-  Runtime runtime(config, Purpose::kTrain, *meta, Runtime::unbounded());
+  const std::unique_ptr<Device> meta = make_meta_device(1);
+  const PaperRanks paper({}, 0);
+  Runtime runtime(alone(config), Purpose::kTrain, *meta, paper.ranks(), Runtime::unbounded());
   const data::HostBatch batch =
       blank_batch(config.batch.micro_sequences, config.data.sequence_length);
   runtime.meter().reset();
-  runtime.train_step(batch, 1, 0.0);
+  runtime.train_step(batch, totals_of(batch), 1, 0.0);
   return runtime.meter().useful_flops() / static_cast<double>(batch.valid_tokens);
 }
 

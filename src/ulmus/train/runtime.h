@@ -10,7 +10,8 @@
 #include "ulmus/device/exec_context.h"
 #include "ulmus/model/language_model.h"
 #include "ulmus/optim/optimizer.h"
-#include "ulmus/parallel/local_exchange.h"
+#include "ulmus/parallel/ranks.h"
+#include "ulmus/parallel/resident_store.h"
 #include "ulmus/train/batch_buffers.h"
 #include "ulmus/train/config.h"
 
@@ -22,25 +23,45 @@ enum class Purpose : std::uint8_t {
   kEvaluate,  ///< weights and one block's activations
 };
 
-/// A model with all its memory on one device. Nothing is allocated after construction.
+/// What the objective divides by (design, law 1): sums over all ranks and micro-batches of a step.
+struct StepTotals {
+  std::int64_t loss_tokens = 0;   ///< S_tok
+  std::int64_t valid_tokens = 0;  ///< T_step
+};
+
+/// What parity and its tests change about a runtime.
+struct RuntimeOptions {
+  nn::RouteTape* tape = nullptr;                   ///< sees and may replace every route
+  std::optional<parallel::FamilyGroups> families;  ///< instead of the layout's
+};
+
+/// This rank's part of a model, with all its memory on one device. Nothing is allocated after
+/// construction. Calls that train or evaluate are collective over the ranks.
 class Runtime {
  public:
-  /// `capacity` by class; unbounded(n) on a meta device. `device` outlives this.
-  Runtime(const Config& config, Purpose purpose, Device& device, const MemoryTable& capacity);
+  /// `capacity` by class; unbounded() on a meta device. `device` and `ranks` outlive this.
+  Runtime(const Config& config, Purpose purpose, Device& device, const parallel::Ranks& ranks,
+          const MemoryTable& capacity, const RuntimeOptions& options = {});
   static MemoryTable unbounded();
 
   /// Initial weights, a pure function of run.seed.
   void initialize_parameters();
 
-  /// One optimizer step over the sequences of `batch`, in micro-batches of `micro_sequences`; the
-  /// record then tells what happened.
-  void train_step(const data::HostBatch& batch, std::int64_t step, double lr);
-  /// Its first half, without the update: gradients and record only.
-  void accumulate_gradients(const data::HostBatch& batch, std::int64_t step);
-  /// Adds the loss of all sequences of `batch` to the record, divided by `loss_tokens`.
-  /// `first_sequence`: index of the batch's first one in the order of the evaluation.
+  /// One optimizer step over the micro-batches of `batch`, this rank's part of the step; the record
+  /// then tells what happened on all ranks.
+  void train_step(const data::HostBatch& batch, const StepTotals& totals, std::int64_t step,
+                  double lr);
+  /// Its first half, without the update: owned gradients and the record are those of all ranks.
+  void accumulate_gradients(const data::HostBatch& batch, const StepTotals& totals,
+                            std::int64_t step);
+  /// Its second half: the optimizer's update, and the router state of the next step.
+  void update(double lr);
+  /// Adds the loss of all sequences of `batch` to this rank's record, divided by `loss_tokens`.
+  /// `first_sequence`: where the batch's sequence 0 stands in the order of the evaluation.
   void evaluate(const data::HostBatch& batch, std::int64_t first_sequence, double loss_tokens);
   void clear_record() { record_.clear(context()); }
+  /// Sums the record over the ranks, after evaluate.
+  void reduce_record();
   /// The one host read of a step.
   const model::StepRecord::Host& read_record();
 
@@ -48,6 +69,8 @@ class Runtime {
   const model::LanguageModel& language_model() const { return model_; }
   const model::StepRecord& record() const { return record_; }
   optim::Optimizer& optimizer() { return *optimizer_; }
+  parallel::ParameterStore& parameter_store() { return *store_; }
+  const parallel::Ranks& ranks() const { return ranks_; }
   Device& device() { return device_; }
   Meter& meter() { return meter_; }
   Workspace& workspace() { return workspace_; }
@@ -60,33 +83,37 @@ class Runtime {
   Arena& arena(MemoryClass memory_class) {
     return *arenas_[static_cast<std::size_t>(memory_class)];
   }
-  nn::StepScale scale_of(const data::HostBatch& batch, std::int64_t step) const;
-  void end_step(double lr);
 
   Device& device_;
+  const parallel::Ranks& ranks_;
   Meter meter_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   Workspace workspace_;
-  parallel::LocalExchange exchange_;
+  std::unique_ptr<nn::TokenExchange> exchange_;
   nn::ParameterSet parameters_;
   model::LanguageModel model_;
   model::StepRecord record_;
   model::StepRecord::Host host_record_;
   BatchBuffers buffers_;
   model::LanguageModel::Activations activations_;
+  std::unique_ptr<parallel::ParameterStore> store_;
+  std::unique_ptr<comm::AllReduce> reduce_record_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::int64_t micro_sequences_;
   double bias_update_;
 };
 
-/// Memory that a runtime of this configuration takes: its own steps, run on a meta device.
-MemoryTable measure_memory(const Config& config, Purpose purpose, int num_threads);
+/// Memory that the runtime of a rank takes: its own steps, run on a meta device.
+MemoryTable measure_memory(const Config& config, Purpose purpose, const parallel::Layout& layout,
+                           int rank, int num_threads);
 
-/// Threads of the run: device.threads, or all the process may use.
-int num_threads(const Config& config);
+/// Threads of a rank: device.threads, or its share of the machine.
+int num_threads(const Config& config, const comm::Node& node);
 
 /// The machine's processor as the configuration asks for it.
-std::unique_ptr<Device> make_device(const Config& config);
+std::unique_ptr<Device> make_device(const Config& config, const comm::Node& node);
+
+/// Parameters of the whole model.
+model::ParameterCounts parameters_of(const Config& config);
 
 /// Useful floating-point operations of one token, forward and backward, at full sequences.
 double useful_flops_per_token(const Config& config);

@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
+#include <span>
 
+#include "ulmus/comm/agreement.h"
+#include "ulmus/parallel/all_to_all_exchange.h"
 #include "ulmus/train/config_file.h"
+#include "ulmus/train/layout.h"
 #include "ulmus/train/memory.h"
 #include "ulmus/train/token_data.h"
 
@@ -20,7 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 /// Seconds that the meter saw in the operations of the token exchange.
 double exchange_seconds(const Meter& meter) {
-  const auto& names = parallel::LocalExchange::kOperations;
+  const auto& names = parallel::AllToAllExchange::kOperations;  // those of the local one included
   double sum = 0.0;
   for (const MeterEntry& entry : meter.entries()) {
     if (std::ranges::find(names, entry.operation) != names.end()) sum += entry.seconds;
@@ -34,7 +39,7 @@ std::string groups_text(const nn::ParameterSet& parameters, const OptimConfig& c
   std::vector<std::int64_t> elements;
   for (const nn::Parameter& parameter : parameters.all()) {
     names.push_back(parameter.name);
-    elements.push_back(parameter.value.numel());
+    elements.push_back(parameter.shape.numel());
   }
   const auto groups = optim::assign_groups(names, config.groups, config.weight_decay);
   std::string text;
@@ -54,7 +59,7 @@ optim::Plan make_plan(const Config& config) {
           config.run.max_steps, config.run.max_tokens};
 }
 
-data::Loader make_training_loader(const Config& config, ThreadPool& pool) {
+data::Loader make_training_loader(const Config& config) {
   std::vector<data::DataSource> sources;
   if (config.data.mix.empty()) {
     sources.push_back(
@@ -66,46 +71,74 @@ data::Loader make_training_loader(const Config& config, ThreadPool& pool) {
                          .weight = config.data.mix[i]});
     }
   }
-  data::Loader loader(std::move(sources),
-                      {.sequence_length = config.data.sequence_length,
-                       .packing = data::parse_packing(config.data.packing, "data.packing"),
-                       .leftover = data::Leftover::kDrop,
-                       .order = data::Order::kShuffled,
-                       .seed = config.run.seed});
-  loader.verify_ids(static_cast<int>(config.model.vocab), pool);
-  return loader;
+  return {std::move(sources),
+          {.sequence_length = config.data.sequence_length,
+           .packing = data::parse_packing(config.data.packing, "data.packing"),
+           .leftover = data::Leftover::kDrop,
+           .order = data::Order::kShuffled,
+           .seed = config.run.seed}};
 }
 
-Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter)
+Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter, comm::World& world)
     : config_(config),
       stop_(stop),
-      folder_(config.run.dir),
+      ranks_(world, layout_of(config, world.size())),
+      folder_(config.run.dir, world.all()),
       reporter_(reporter, folder_.log_path(), config.run.log_level),
       plan_(make_plan(config)),
-      device_(make_device(config)) {
-  // A run of no steps may do without training data.
-  if (!config.data.train.empty()) {
-    loader_ = std::make_unique<data::Loader>(make_training_loader(config, device_->pool()));
-  }
-  if (!config.data.eval.empty()) {
-    evaluator_ = std::make_unique<Evaluator>(config, device_->pool());
-  }
-  memory_ = measure_memory(config, Purpose::kTrain, num_threads(config));
-  flops_per_token_ = useful_flops_per_token(config);
-  check_budget(config, memory_,
-               "smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help");
-  runtime_ = std::make_unique<Runtime>(config, Purpose::kTrain, *device_, memory_);
-  checkpointing_ = std::make_unique<Checkpointing>(config, *runtime_, identify_data(config));
+      device_(make_device(config, ranks_.node())) {
+  build();
   start();
 }
 
+void Trainer::build() {
+  comm::agree(ranks_.world().all(), [&] {
+    // A run of no steps may do without training data. One rank looks at every id.
+    if (!config_.data.train.empty()) {
+      loader_ = std::make_unique<data::Loader>(make_training_loader(config_));
+      if (writes()) {
+        loader_->verify_ids(static_cast<int>(config_.model.vocab), device_->pool());
+      }
+    }
+  });
+  if (!config_.data.eval.empty()) {
+    evaluator_ = std::make_unique<Evaluator>(config_, device_->pool(), ranks_);
+  }
+  memory_ = measure_memory(config_, Purpose::kTrain, ranks_.layout(), ranks_.world().rank(),
+                           num_threads(config_, ranks_.node()));
+  flops_per_token_ = useful_flops_per_token(config_);
+  comm::agree(ranks_.world().all(), [&] {
+    check_budget(config_, memory_, ranks_.node().ranks,
+                 "smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help");
+  });
+  runtime_ = std::make_unique<Runtime>(config_, Purpose::kTrain, *device_, ranks_, memory_);
+  comm::agree(ranks_.world().all(), [&] {
+    checkpointing_ = std::make_unique<Checkpointing>(config_, *runtime_, identify_data(config_));
+  });
+}
+
+/// The newest checkpoint, as the first rank sees it.
+std::optional<std::filesystem::path> Trainer::newest_checkpoint() {
+  std::string path;
+  comm::agree(ranks_.world().all(), [&] {
+    if (!writes()) return;
+    const auto newest = checkpoint::newest(checkpointing_->checkpoints_dir());
+    if (newest) path = newest->path.string();
+  });
+  std::array<std::int64_t, 1> length = {static_cast<std::int64_t>(path.size())};
+  ranks_.world().all().broadcast(std::as_writable_bytes(std::span(length)), 0);
+  path.resize(static_cast<std::size_t>(length[0]));
+  ranks_.world().all().broadcast(std::as_writable_bytes(std::span(path)), 0);
+  if (path.empty()) return std::nullopt;
+  return path;
+}
+
 void Trainer::start() {
-  const auto newest = checkpoint::newest(checkpointing_->checkpoints_dir());
-  if (newest) {
-    position_ = checkpointing_->resume(newest->path);
+  if (const auto newest = newest_checkpoint()) {
+    position_ = checkpointing_->resume(*newest);
     saved_step_ = position_.step;
-    newest_checkpoint_ = newest->path;
-    reporter_.info(fmt::format("continues from {} (step {} of {})", newest->path.string(),
+    newest_checkpoint_ = *newest;
+    reporter_.info(fmt::format("continues from {} (step {} of {})", newest->string(),
                                position_.step, plan_.num_steps()));
   } else {
     runtime_->initialize_parameters();
@@ -118,13 +151,17 @@ void Trainer::start() {
       }
     }
   }
-  write_file_atomically(folder_.config_path(), to_toml(config_));
-  metrics_ = std::make_unique<MetricsFile>(folder_.metrics_path(), position_.step);
+  comm::agree(ranks_.world().all(), [&] {
+    if (!writes()) return;
+    write_file_atomically(folder_.config_path(), to_toml(config_));
+    metrics_ = std::make_unique<MetricsFile>(folder_.metrics_path(), position_.step);
+  });
   const auto counts =
       model::count_parameters(runtime_->language_model().parameters(), config_.model);
   reporter_.info(fmt::format("run {}: {} parameters ({} active a token), {}",
                              name_of_run(config_.run), counts.total, counts.active,
                              device_->description()));
+  if (ranks_.layout().ranks > 1) reporter_.info(ranks_.layout().text());
   reporter_.info("optimizer\n" +
                  groups_text(runtime_->language_model().parameters(), config_.optim));
   reporter_.info("memory by class\n" + memory_text(memory_));
@@ -140,14 +177,20 @@ void Trainer::save() {
 TrainResult Trainer::run() try {
   if (plan_.num_steps() == 0 && saved_step_ < 0) save();
   if (position_.step < plan_.num_steps()) {
-    prefetcher_ = std::make_unique<data::Prefetcher>(*loader_, plan_.max_batch_sequences());
+    const data::Deal deal = {.micro_sequences = config_.batch.micro_sequences,
+                             .rank = ranks_.here().data,
+                             .ranks = ranks_.layout().data()};
+    prefetcher_ = std::make_unique<data::Prefetcher>(*loader_, deal, plan_.max_batch_sequences());
     prefetcher_->request(position_.data_position, plan_.batch_sequences(position_.step));
     runtime_->meter().reset();
   }
-  while (position_.step < plan_.num_steps() && stop_.signal.load() == 0)
-    step();
-  // A signal that comes after the last step stops nothing.
-  const int signal = position_.step < plan_.num_steps() ? stop_.signal.load() : 0;
+  int signal = 0;  // one that comes after the last step stops nothing
+  while (position_.step < plan_.num_steps()) {
+    const NextStep next = fetch();
+    signal = next.signal;
+    if (signal != 0) break;
+    step(next);
+  }
   if (saved_step_ != position_.step) save();
   report_load();
   if (signal == 0) check_end();
@@ -186,30 +229,44 @@ void Trainer::report_load() {
   reporter_.info(lines);
 }
 
-/// One optimizer step.
-void Trainer::step() {
+/// Waits for the batch and adds up over the ranks what the step needs to know.
+Trainer::NextStep Trainer::fetch() {
   const auto begin = Clock::now();
   const data::HostBatch& batch = prefetcher_->wait();
+  const int own_signal = stop_.signal.load();
+  std::array<std::int64_t, 2> sums = {batch.loss_tokens, batch.valid_tokens};
+  std::array<std::int64_t, 1> signal = {own_signal};
+  ranks_.dense().all_reduce(sums, comm::ReduceOp::kSum);
+  ranks_.world().all().all_reduce(signal, comm::ReduceOp::kMax);
   interval_.data_s += seconds_since(begin);
+  return {.batch = &batch,
+          .totals = {.loss_tokens = sums[0], .valid_tokens = sums[1]},
+          .begin = begin,
+          .signal = static_cast<int>(signal[0])};
+}
+
+/// One optimizer step.
+void Trainer::step(const NextStep& fetched) {
+  const std::int64_t sequences = plan_.batch_sequences(position_.step);
+  const std::int64_t batch_tokens = sequences * config_.data.sequence_length;
   const std::int64_t next = position_.step + 1;
   if (next < plan_.num_steps()) {
-    prefetcher_->request(position_.data_position + batch.num_sequences,
-                         plan_.batch_sequences(next));
+    prefetcher_->request(position_.data_position + sequences, plan_.batch_sequences(next));
   }
   const double lr = plan_.learning_rate(position_.step);
-  runtime_->train_step(batch, position_.step, lr);
+  runtime_->train_step(*fetched.batch, fetched.totals, position_.step, lr);
   record_ = runtime_->read_record();
   position_.step = next;
-  position_.tokens += batch.num_sequences * batch.sequence_length;
-  position_.data_position += batch.num_sequences;
-  check_record(record_, batch.valid_tokens);
-  const double step_s = seconds_since(begin);
-  close_step(batch.num_sequences * batch.sequence_length, step_s);
+  position_.tokens += batch_tokens;
+  position_.data_position += sequences;
+  check_record(record_, fetched.totals.valid_tokens);
+  const double step_s = seconds_since(fetched.begin);
+  close_step(batch_tokens, step_s);
   seconds_per_step_ = seconds_per_step_ == 0.0 ? step_s : 0.9 * seconds_per_step_ + 0.1 * step_s;
-  const double tokens = static_cast<double>(batch.num_sequences * batch.sequence_length);
+  const auto tokens = static_cast<double>(batch_tokens);
   if (evaluator_ && (is_due(config_.eval.every) || is_last())) evaluate();
   if (is_due(config_.run.log_every) || is_last() || eval_ || position_.step == 1) {
-    log_step(record_, batch.valid_tokens, lr);
+    log_step(record_, fetched.totals.valid_tokens, lr);
   }
   if (is_due(config_.checkpoint.every)) save();
   reporter_.progress(
@@ -280,19 +337,21 @@ void Trainer::report_nonfinite(const model::StepRecord::Host& record) {
 void Trainer::log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens,
                        double lr) {
   const auto steps = static_cast<double>(interval_.steps);
-  metrics_->write(
-      metrics_line({.step = position_.step,
-                    .tokens = position_.tokens,
-                    .routed_tokens = static_cast<double>(valid_tokens),
-                    .lr = lr,
-                    .step_s = interval_.elapsed_s / steps,
-                    .data_s = interval_.data_s / steps,
-                    .exchange_s = interval_.exchange_s / steps,
-                    .tokens_per_s = static_cast<double>(interval_.tokens) / interval_.elapsed_s,
-                    .useful_gflops = interval_.useful_flops / interval_.elapsed_s / 1e9,
-                    .memory = memory_,
-                    .eval = eval_},
-                   record, config_.model));
+  if (metrics_) {
+    metrics_->write(
+        metrics_line({.step = position_.step,
+                      .tokens = position_.tokens,
+                      .routed_tokens = static_cast<double>(valid_tokens),
+                      .lr = lr,
+                      .step_s = interval_.elapsed_s / steps,
+                      .data_s = interval_.data_s / steps,
+                      .exchange_s = interval_.exchange_s / steps,
+                      .tokens_per_s = static_cast<double>(interval_.tokens) / interval_.elapsed_s,
+                      .useful_gflops = interval_.useful_flops / interval_.elapsed_s / 1e9,
+                      .memory = memory_,
+                      .eval = eval_},
+                     record, config_.model));
+  }
   if (eval_) {
     reporter_.info(fmt::format("step {}: held-out loss {:.4f}, {:.4f} bits a byte", position_.step,
                                eval_->loss, eval_->bits_per_byte));

@@ -20,14 +20,15 @@ namespace ulmus::train {
 /// Phases of a run and its end.
 optim::Plan make_plan(const Config& config);
 
-/// The training order over data.train; every id verified against the vocabulary.
-data::Loader make_training_loader(const Config& config, ThreadPool& pool);
+/// The training order over data.train. Ids are not verified.
+data::Loader make_training_loader(const Config& config);
 
-/// The loop of one run: step, record, metrics, evaluation, checkpoints, stop.
+/// The loop of one run on one rank: step, record, metrics, evaluation, checkpoints, stop. What the
+/// ranks do together they do in the same order; the first one writes the files of the run.
 class Trainer {
  public:
   /// Everything that can be refused is refused here, before anything is trained.
-  Trainer(const Config& config, const StopFlag& stop, Reporter& reporter);
+  Trainer(const Config& config, const StopFlag& stop, Reporter& reporter, comm::World& world);
 
   TrainResult run();
 
@@ -43,9 +44,20 @@ class Trainer {
     double useful_flops = 0.0;
   };
 
+  void build();
+  std::optional<std::filesystem::path> newest_checkpoint();
   void start();
-  void step();
+  /// What every rank knows of the next step before it begins.
+  struct NextStep {
+    const data::HostBatch* batch = nullptr;
+    StepTotals totals;
+    Clock::time_point begin;  ///< of the wait for its batch
+    int signal = 0;           ///< some rank was asked to stop
+  };
+  NextStep fetch();
+  void step(const NextStep& next);
   void close_step(std::int64_t tokens, double step_s);
+  bool writes() const { return ranks_.is_first(); }
   void evaluate();
   void check_record(const model::StepRecord::Host& record, std::int64_t valid_tokens);
   void report_nonfinite(const model::StepRecord::Host& record);
@@ -58,6 +70,7 @@ class Trainer {
 
   const Config& config_;
   const StopFlag& stop_;
+  parallel::Ranks ranks_;
   RunFolder folder_;
   LoggingReporter reporter_;
   optim::Plan plan_;

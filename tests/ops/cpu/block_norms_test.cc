@@ -22,7 +22,7 @@ TEST(CpuBlockNorms, LikeTheOracle) {
       const TensorView sums = f.stale(DType::kF64, {num_blocks(numel, c.slice_elements)});
       block_norms({.sums = sums,
                    .x = f.normal(DType::kF32, {numel}, "x"),
-                   .slice_elements = c.slice_elements},
+                   .blocks = BlockRange::all(numel, c.slice_elements)},
                   f.ctx);
       return std::vector<Output>{{"sums", f.values(sums), test::kClosedFormF64}};
     };
@@ -34,7 +34,9 @@ TEST(CpuBlockNorms, LikeTheOracle) {
 TEST(CpuBlockNorms, LargeValuesDoNotOverflow) {
   DeviceFixture f(Backend::kCpu, 2);
   const TensorView sums = f.zeros(DType::kF64, {1});
-  block_norms({.sums = sums, .x = f.floats(DType::kF32, {2}, {1e30, 1e25}), .slice_elements = 2},
+  block_norms({.sums = sums,
+               .x = f.floats(DType::kF32, {2}, {1e30, 1e25}),
+               .blocks = BlockRange::all(2, 2)},
               f.ctx);
   const double large = 1e30F;
   const double small = 1e25F;

@@ -1,6 +1,7 @@
 #include "ulmus/ops/route_rows.h"
 
 #include "tests/ops/cpu/against_oracle.h"
+#include "ulmus/ops/cpu/stream_copy.h"
 #include "ulmus/ops/route_order.h"
 
 namespace ulmus::ops {
@@ -85,6 +86,48 @@ TEST(CpuRouteRows, LikeTheOracle) {
     const auto body = [&](DeviceFixture& f) { return run(c, f); };
     test::expect_like_oracle(name, test::Bits::kOfAnyThreadCount, body);
   }
+}
+
+// A large output is written past the caches: the same bits as in small parts.
+TEST(CpuRouteRows, OutputsLargerThanTheCaches) {
+  constexpr std::int64_t kWidth = 1031;
+  // 64 MiB read and written in a call; parts stay below what either kernel streams.
+  constexpr std::int64_t kRows = 4 * cpu::kStreamedBytes / kWidth / 8 + 1;
+  constexpr std::int64_t kParts = 5;
+  DeviceFixture f(Backend::kCpu, 2, 6 * cpu::kStreamedBytes);
+  const TensorView few = f.normal(DType::kF32, {100, kWidth}, "few");
+  const TensorView index = f.i32({kRows}, DeviceFixture::integers(kRows, 100, "index"));
+  std::vector<std::int32_t> rows = DeviceFixture::integers(kRows * 3, 101, "rows");
+  for (std::int32_t& row : rows)
+    --row;
+  const TensorView row_of_route = f.i32({kRows, 3}, rows);
+  const TensorView weights = f.normal(DType::kF32, {kRows, 3}, "weights");
+  const TensorView whole = f.stale(DType::kF32, {kRows, kWidth});
+  const TensorView parts = f.zeros(DType::kF32, {kRows, kWidth});
+  const auto whole_and_parts = [&](const auto& call) {
+    call(whole, 0, kRows);
+    for (std::int64_t part = 0; part < kParts; ++part)
+      call(parts, kRows * part / kParts, kRows * (part + 1) / kParts);
+  };
+  const auto gather = [&](const TensorView& to, std::int64_t begin, std::int64_t end) {
+    const auto count = static_cast<std::int32_t>(end - begin);
+    gather_rows({.grouped = to.rows(begin, end),
+                 .rows = few,
+                 .route_of_row = index.rows(begin, end),
+                 .row_count = f.i32({1}, {count})},
+                f.ctx);
+  };
+  const auto combine = [&](const TensorView& to, std::int64_t begin, std::int64_t end) {
+    combine_rows({.out = to.rows(begin, end),
+                  .grouped = few,
+                  .weights = weights.rows(begin, end),
+                  .row_of_route = row_of_route.rows(begin, end)},
+                 f.ctx);
+  };
+  whole_and_parts(gather);
+  EXPECT_TRUE(f.read<float>(whole) == f.read<float>(parts));
+  whole_and_parts(combine);
+  EXPECT_TRUE(f.read<float>(whole) == f.read<float>(parts));
 }
 
 TEST(CpuRouteRows, CombineAddsInAscendingK) {

@@ -18,18 +18,20 @@ Moe::Moe(const Config& config, TokenExchange& exchange, ParameterSet& parameters
                .z_weight = config.moe.z_loss,
                .has_bias = config.moe.bias_update > 0.0,
                .init_std = config.init_std,
-               .seed = config.seed},
-              parameters, buffers_arena, name + ".router"),
-      experts_({.width = config.width,
-                .hidden = config.moe.expert_hidden,
-                .num_experts = config.moe.experts,
-                .init_std = config.init_std},
-               parameters, name + ".experts") {
+               .seed = config.seed,
+               .tape = config.tape},
+              parameters, buffers_arena, name + ".router") {
   if (has_shared()) {
     shared_ = FeedForward(
         {.width = config.width, .hidden = config.moe.shared_hidden, .init_std = config.init_std},
         parameters, name + ".shared");
   }
+  // Last: the dense parameters of a unit lie together.
+  experts_ = Experts({.width = config.width,
+                      .hidden = config.moe.expert_hidden,
+                      .num_experts = config.moe.experts,
+                      .init_std = config.init_std},
+                     parameters, name + ".experts");
 }
 
 Moe::Saved Moe::allocate(Arena& arena, const std::string& name, std::int64_t max_sequences,
@@ -47,8 +49,9 @@ Moe::Pending Moe::allocate_pending(Arena& arena, const std::string& name,
                                    std::int64_t max_tokens) const {
   Pending pending;
   pending.router = router_.allocate_pending(arena, name + ".router", max_tokens);
-  pending.experts =
-      experts_.allocate_pending(arena, name + ".experts", max_tokens * config_.moe.top_k);
+  pending.experts = experts_.allocate_pending(
+      arena, name + ".experts",
+      exchange_->row_capacity(max_tokens, config_.moe.experts, config_.moe.top_k));
   if (has_shared()) pending.shared = shared_.allocate_pending(arena, name + ".shared", max_tokens);
   return pending;
 }

@@ -32,6 +32,7 @@ class Moe {
     MoeConfig moe;
     double init_std = 0.02;
     std::uint64_t seed = 0;
+    RouteTape* tape = nullptr;
   };
   struct Saved {
     Router::Saved router;

@@ -9,7 +9,9 @@ using ops::MatmulForm;
 
 Router::Router(const Config& config, ParameterSet& parameters, Arena& buffers_arena,
                const std::string& name)
-    : config_(config), routing_key_(philox_key(config.seed, RandomPurpose::kRandomRouting, name)) {
+    : name_(name),
+      config_(config),
+      routing_key_(philox_key(config.seed, RandomPurpose::kRandomRouting, name)) {
   params_.weight = parameters.add(name + ".weight", {config.num_experts, config.width},
                                   ParameterFamily::kDense, {.std = config.init_std});
   buffers_.previous_counts =
@@ -101,6 +103,9 @@ void Router::forward(ConstTensorView x, const Batch& batch, const StepScale& sca
   const TensorView logits = saved.logits.rows(0, n);
   ops::matmul({.out = logits, .a = x, .b = params_.weight.value}, ctx);
   select(batch, scale, saved, ctx);
+  if (config_.tape != nullptr) {
+    config_.tape->on_routes(*this, scale, saved.ids.rows(0, n), logits, ctx);
+  }
   ops::router_weights({.weights = saved.weights.rows(0, n),
                        .lse = saved.lse.rows(0, n),
                        .logits = logits,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "ulmus/device/exec_context.h"
 #include "ulmus/nn/batch.h"
@@ -15,6 +16,19 @@ enum class Routing : std::uint8_t { kLearned, kRandom, kUniform };
 
 /// Where the fractions of the balance loss are counted (design, section 5).
 enum class BalanceScope : std::uint8_t { kSequence, kMicroBatch, kStep };
+
+class Router;
+
+/// Sees the routes of every forward pass, and may put others in their place: how parity lets two
+/// layouts take the same routes where scores are nearly equal.
+class RouteTape {
+ public:
+  virtual ~RouteTape() = default;
+  /// ids [N, K] i32 as `router` selected them from logits [N, E], of the micro-batch that begins at
+  /// token scale.first_token of step scale.step.
+  virtual void on_routes(const Router& router, const StepScale& scale, TensorView ids,
+                         ConstTensorView logits, const ExecContext& ctx) = 0;
+};
 
 /// What one layer adds to the step's record; all on the device, all added to.
 struct RouterRecord {
@@ -39,6 +53,7 @@ class Router {
     bool has_bias = false;  ///< selection bias of the loss-free balancing
     double init_std = 0.02;
     std::uint64_t seed = 0;  ///< of random routing
+    RouteTape* tape = nullptr;
   };
   struct Params {
     Weight weight;  ///< [E, D]
@@ -78,6 +93,7 @@ class Router {
                       const ExecContext& ctx) const;
   void backward_weight(const Saved& saved, const Pending& pending, const ExecContext& ctx) const;
 
+  const std::string& name() const { return name_; }
   const Config& config() const { return config_; }
   const Buffers& buffers() const { return buffers_; }
 
@@ -87,6 +103,7 @@ class Router {
   void balance(const Batch& batch, const StepScale& scale, const Saved& saved,
                const RouterRecord& record, const ExecContext& ctx) const;
 
+  std::string name_;
   Config config_;
   Params params_;
   Buffers buffers_;

@@ -9,12 +9,17 @@ namespace ulmus::nn {
 
 /// Where every route of one layer call goes. Made by the forward pass, kept until the backward of
 /// the same call is done. Counts and offsets live on the device; the host knows the capacity.
+///
+/// "Here" is this rank: `expert_begin` speaks of the experts that live here, E_here of them, and
+/// the grouped buffer holds the rows that other ranks and this one send them. Route tables speak of
+/// the tokens that live here and of their rows where the exchange sends them from.
 struct ExchangePlan {
-  TensorView expert_begin;        ///< [E + 1] i32: rows of each expert in the grouped buffer
+  TensorView expert_begin;        ///< [E_here + 1] i32: rows of each expert in the grouped buffer
   TensorView row_of_route;        ///< [N, K]  i32: row of a route, -1 without one
-  TensorView route_of_row;        ///< [R]     i32
+  TensorView route_of_row;        ///< [N * K] i32
   std::int64_t row_capacity = 0;  ///< R: rows of the grouped buffer
   std::int64_t booked_rows = 0;   ///< rows in use as the host knows them, for the meter
+  int call = -1;                  ///< which of the exchange's own records belongs to this plan
 
   /// [1] i32 on the device: rows in use.
   ConstTensorView row_count() const {
@@ -28,6 +33,8 @@ class TokenExchange {
  public:
   virtual ~TokenExchange() = default;
 
+  /// Rows of the grouped buffer for up to `num_tokens` tokens on each rank.
+  virtual std::int64_t row_capacity(std::int64_t num_tokens, int num_experts, int top_k) const = 0;
   /// Memory of a plan for up to `num_tokens` tokens.
   virtual ExchangePlan allocate_plan(Arena& arena, std::int64_t num_tokens, int num_experts,
                                      int top_k) = 0;

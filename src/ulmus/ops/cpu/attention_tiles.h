@@ -25,8 +25,8 @@ struct AttentionSizes {
   template <class Args>
   explicit AttentionSizes(const Args& args)
       : num_sequences(args.num_sequences),
-        queries(args.q.dim(0) / args.num_sequences),
-        keys(args.k.dim(0) / args.num_sequences),
+        queries(rows_of_one(args.q.dim(0), args.num_sequences)),
+        keys(rows_of_one(args.k.dim(0), args.num_sequences)),
         heads(args.q.dim(1)),
         key_heads(args.k.dim(1)),
         width(args.q.dim(2)),

@@ -37,15 +37,18 @@ void block_norms(const BlockNormsArgs& args, TensorView /*scratch*/, const ExecC
   constexpr std::int64_t kBlockGrain = 4;
   double* sums = args.sums.data<double>();
   const float* x = args.x.data<float>();
-  const std::int64_t slice = args.slice_elements;
-  const std::int64_t numel = args.x.numel();
-  ctx.device.pool().for_ranges(
-      args.sums.dim(0), kBlockGrain, [=](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t block = begin; block < end; ++block) {
-          const std::int64_t first = block_begin(block, numel, slice);
-          sums[block] = sum_of_squares(x + first, block_begin(block + 1, numel, slice) - first);
-        }
-      });
+  const BlockRange all = args.blocks;
+  const std::int64_t first = all.element_begin();
+  const auto begin_of = [=](std::int64_t block) {
+    return block_begin(all.begin + block, all.numel, all.slice_elements) - first;
+  };
+  ctx.device.pool().for_ranges(all.num_blocks(), kBlockGrain,
+                               [=](std::int64_t begin, std::int64_t end, int) {
+                                 for (std::int64_t block = begin; block < end; ++block) {
+                                   const std::int64_t at = begin_of(block);
+                                   sums[block] = sum_of_squares(x + at, begin_of(block + 1) - at);
+                                 }
+                               });
 }
 
 }  // namespace ulmus::ops::cpu

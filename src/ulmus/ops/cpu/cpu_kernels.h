@@ -29,6 +29,7 @@ void gather_rows(const GatherRowsArgs& args, TensorView scratch, const ExecConte
 void combine_rows(const CombineRowsArgs& args, TensorView scratch, const ExecContext& ctx);
 void gather_scalars(const GatherScalarsArgs& args, TensorView scratch, const ExecContext& ctx);
 void collect_scalars(const CollectScalarsArgs& args, TensorView scratch, const ExecContext& ctx);
+void move_segments(const MoveSegmentsArgs& args, TensorView scratch, const ExecContext& ctx);
 void block_norms(const BlockNormsArgs& args, TensorView scratch, const ExecContext& ctx);
 void adamw(const AdamwArgs& args, TensorView scratch, const ExecContext& ctx);
 void attention_forward(const AttentionForwardArgs& args, TensorView scratch,

@@ -191,6 +191,7 @@ class HeadLoss {
 }  // namespace
 
 void head_loss(const HeadLossArgs& args, TensorView scratch, const ExecContext& ctx) {
+  if (args.x.dim(0) == 0) return;
   HeadLoss(args, scratch, ctx.device.pool()).run();
 }
 

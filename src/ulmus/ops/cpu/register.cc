@@ -29,6 +29,7 @@ void register_cpu_kernels(KernelTable& table) {
   table.moe.combine_rows.cpu = cpu::combine_rows;
   table.moe.gather_scalars.cpu = cpu::gather_scalars;
   table.moe.collect_scalars.cpu = cpu::collect_scalars;
+  table.moe.move_segments.cpu = cpu::move_segments;
   table.optimizer.block_norms.cpu = cpu::block_norms;
   table.optimizer.adamw.cpu = cpu::adamw;
 }

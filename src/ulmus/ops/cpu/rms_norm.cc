@@ -161,6 +161,7 @@ void rms_norm_forward(const RmsNormForwardArgs& args, TensorView /*scratch*/,
 /// the order of the threads.
 void rms_norm_backward(const RmsNormBackwardArgs& args, TensorView scratch,
                        const ExecContext& ctx) {
+  if (args.x.dim(0) == 0) return;
   ThreadPool& pool = ctx.device.pool();
   const BackwardRows rows{.grad_x = args.grad_x.data<float>(),
                           .grad_y = args.grad_y.data<float>(),

@@ -1,14 +1,22 @@
 #include "ulmus/ops/route_rows.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "ulmus/ops/cpu/cpu_kernels.h"
 #include "ulmus/ops/cpu/grain.h"
 #include "ulmus/ops/cpu/simd.h"
+#include "ulmus/ops/cpu/stream_copy.h"
+#include "ulmus/ops/cpu/strips.h"
 
 namespace ulmus::ops::cpu {
 
 namespace {
+
+/// How far ahead of the copy rows are asked for.
+constexpr std::int64_t kRowsAhead = 2;
+
+/// Bytes of a combine_rows whose operands are not expected in the caches.
+constexpr std::int64_t kCombinedFromMemory = 4 * kStreamedBytes;
 
 /// One token of combine_rows.
 struct CombineRow {
@@ -18,6 +26,7 @@ struct CombineRow {
   const std::int32_t* rows;
   std::int64_t top_k;
   std::int64_t width;
+  std::int64_t num_ahead;  ///< routes from this token's first to the last that follow in `rows`
 };
 
 /// kVectors * 8 columns from d, summed in registers.
@@ -45,6 +54,25 @@ void combine_tail(const CombineRow& token, std::int64_t d, std::int64_t count) {
   store_first(token.out + d, sum, count);
 }
 
+/// In vectors, since memcpy takes longer to begin than rows of some KiB to copy where it becomes
+/// one string instruction.
+void copy_row(float* to, const float* from, std::int64_t width) {
+  std::int64_t d = 0;
+  for (; d + 4 * kLanes <= width; d += 4 * kLanes) {
+    const F32x8 x0 = load(from + d);
+    const F32x8 x1 = load(from + d + kLanes);
+    const F32x8 x2 = load(from + d + 2 * kLanes);
+    const F32x8 x3 = load(from + d + 3 * kLanes);
+    store(to + d, x0);
+    store(to + d + kLanes, x1);
+    store(to + d + 2 * kLanes, x2);
+    store(to + d + 3 * kLanes, x3);
+  }
+  for (; d + kLanes <= width; d += kLanes)
+    store(to + d, load(from + d));
+  if (d < width) store_first(to + d, load_first(from + d, width - d), width - d);
+}
+
 void combine_row(const CombineRow& token) {
   constexpr int kVectors = 8;
   std::int64_t d = 0;
@@ -56,6 +84,49 @@ void combine_row(const CombineRow& token) {
   if (d < token.width) combine_tail(token, d, token.width - d);
 }
 
+/// Asks for the rows of the next token.
+void prefetch_token_after(const CombineRow& token) {
+  for (std::int64_t k = token.top_k; k < std::min(2 * token.top_k, token.num_ahead); ++k) {
+    if (token.rows[k] < 0) continue;
+    prefetch_rows(token.grouped + token.rows[k] * token.width, token.width, 1, token.width);
+  }
+}
+
+/// sums[d] += weight * from[d], while the same columns of the row after it are asked for.
+void add_row(float* sums, const float* from, float weight, const float* next,
+             std::int64_t columns) {
+  std::int64_t d = 0;
+  for (; d + 2 * kLanes <= columns; d += 2 * kLanes) {
+    __builtin_prefetch(next + d);
+    store(sums + d, load(sums + d) + weight * load(from + d));
+    store(sums + d + kLanes, load(sums + d + kLanes) + weight * load(from + d + kLanes));
+  }
+  for (; d < columns; d += kLanes) {
+    const std::int64_t count = std::min(kLanes, columns - d);
+    store_first(sums + d, load_first(sums + d, count) + weight * load_first(from + d, count),
+                count);
+  }
+}
+
+/// The same sums row after row, in a buffer, and from there past the caches: for operands that come
+/// from memory, where long pieces count more than registers.
+void stream_combined_row(const CombineRow& token) {
+  constexpr std::int64_t kColumns = 1024;
+  alignas(64) float sums[kColumns];
+  for (std::int64_t d = 0; d < token.width; d += kColumns) {
+    const std::int64_t columns = std::min(kColumns, token.width - d);
+    std::fill_n(sums, columns, 0.0F);
+    for (std::int64_t k = 0; k < token.top_k; ++k) {
+      if (token.rows[k] < 0) continue;
+      const float* from = token.grouped + token.rows[k] * token.width + d;
+      const bool has_next = k + 1 < token.num_ahead && token.rows[k + 1] >= 0;
+      const float* next = has_next ? token.grouped + token.rows[k + 1] * token.width + d : from;
+      add_row(sums, from, token.weights != nullptr ? token.weights[k] : 1.0F, next, columns);
+    }
+    stream_copy(token.out + d, sums, columns * size_of(DType::kF32));
+  }
+}
+
 }  // namespace
 
 void gather_rows(const GatherRowsArgs& args, TensorView /*scratch*/, const ExecContext& ctx) {
@@ -63,14 +134,23 @@ void gather_rows(const GatherRowsArgs& args, TensorView /*scratch*/, const ExecC
   const float* rows = args.rows.data<float>();
   const std::int32_t* route_of_row = args.route_of_row.data<std::int32_t>();
   const std::int64_t width = args.rows.dim(1);
+  const std::int64_t num_rows = rows_in_use(args.row_count, args.grouped.dim(0));
+  const std::int64_t row_bytes = width * size_of(DType::kF32);
+  const bool streams = 2 * num_rows * row_bytes >= kStreamedBytes;
   const std::int32_t top_k = args.top_k;
-  ctx.device.pool().for_ranges(rows_in_use(args.row_count, args.grouped.dim(0)), row_grain(width),
+  const auto token_row = [=](std::int64_t r) { return rows + route_of_row[r] / top_k * width; };
+  ctx.device.pool().for_ranges(num_rows, row_grain(width),
                                [=](std::int64_t begin, std::int64_t end, int) {
                                  for (std::int64_t r = begin; r < end; ++r) {
-                                   std::memcpy(grouped + r * width,
-                                               rows + route_of_row[r] / top_k * width,
-                                               static_cast<std::size_t>(width) * sizeof(float));
+                                   if (r + kRowsAhead < end)
+                                     prefetch_rows(token_row(r + kRowsAhead), width, 1, width);
+                                   if (streams) {
+                                     stream_copy(grouped + r * width, token_row(r), row_bytes);
+                                   } else {
+                                     copy_row(grouped + r * width, token_row(r), width);
+                                   }
                                  }
+                                 if (streams) end_streams();
                                });
 }
 
@@ -81,16 +161,26 @@ void combine_rows(const CombineRowsArgs& args, TensorView /*scratch*/, const Exe
   const std::int32_t* row_of_route = args.row_of_route.data<std::int32_t>();
   const std::int64_t width = args.out.dim(1);
   const std::int64_t top_k = args.row_of_route.dim(1);
+  const std::int64_t num_rows = args.out.dim(0) * (top_k + 1);
+  const bool streams = num_rows * width * size_of(DType::kF32) >= kCombinedFromMemory;
   ctx.device.pool().for_ranges(
       args.out.dim(0), row_grain(width * top_k), [=](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t n = begin; n < end; ++n) {
-          combine_row({.out = out + n * width,
-                       .grouped = grouped,
-                       .weights = weights != nullptr ? weights + n * top_k : nullptr,
-                       .rows = row_of_route + n * top_k,
-                       .top_k = top_k,
-                       .width = width});
+          const CombineRow token{.out = out + n * width,
+                                 .grouped = grouped,
+                                 .weights = weights != nullptr ? weights + n * top_k : nullptr,
+                                 .rows = row_of_route + n * top_k,
+                                 .top_k = top_k,
+                                 .width = width,
+                                 .num_ahead = (end - n) * top_k};
+          if (streams) {
+            stream_combined_row(token);
+          } else {
+            prefetch_token_after(token);
+            combine_row(token);
+          }
         }
+        if (streams) end_streams();
       });
 }
 

@@ -1,5 +1,7 @@
 #include "ulmus/ops/balance_loss.h"
 
+#include <algorithm>
+
 #include "ulmus/ops/ref/ref_kernels.h"
 #include "ulmus/ops/ref/rows.h"
 
@@ -22,7 +24,6 @@ double share(const BalanceCoefficientsArgs& args, const std::int64_t* counts, do
   if (args.source == BalanceCounts::kOfPreviousStep && sum == 0.0) {
     return 1.0 / (experts * args.step_tokens);
   }
-  if (sum == 0.0) return 0.0;
   return static_cast<double>(counts[e]) / (sum * args.step_tokens);
 }
 
@@ -39,6 +40,10 @@ void balance_coefficients(const BalanceCoefficientsArgs& args, TensorView /*scra
       const double sum = sum_of(counts, num_experts);  // = K T_b for the group's own counts
       const auto* score_sums = row<double>(args.score_sums, group);
       T* coefficients = row<T>(args.coefficients, group);
+      if (args.source == BalanceCounts::kOfGroup && sum == 0.0) {
+        std::fill_n(coefficients, num_experts, T{0});
+        continue;
+      }
       for (std::int64_t e = 0; e < num_experts; ++e) {
         const double unit = static_cast<double>(num_experts) * share(args, counts, sum, e);
         coefficients[e] = static_cast<T>(args.weight * unit);

@@ -9,11 +9,12 @@ void block_norms(const BlockNormsArgs& args, TensorView /*scratch*/, const ExecC
   dispatch_float(args.x.dtype(), "block_norms", [&]<class T>() {
     const T* x = args.x.data<T>();
     auto* sums = args.sums.data<double>();
-    const std::int64_t numel = args.x.numel();
-    for (std::int64_t block = 0; block < args.sums.dim(0); ++block) {
-      const std::int64_t begin = block_begin(block, numel, args.slice_elements);
-      const std::int64_t end = block_begin(block + 1, numel, args.slice_elements);
-      sums[block] = dot(x + begin, x + begin, end - begin);
+    const BlockRange& all = args.blocks;
+    const std::int64_t first = all.element_begin();
+    for (std::int64_t block = all.begin; block < all.end; ++block) {
+      const std::int64_t begin = block_begin(block, all.numel, all.slice_elements) - first;
+      const std::int64_t end = block_begin(block + 1, all.numel, all.slice_elements) - first;
+      sums[block - all.begin] = dot(x + begin, x + begin, end - begin);
     }
   });
 }

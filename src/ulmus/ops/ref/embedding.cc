@@ -25,6 +25,7 @@ void embedding_forward(const EmbeddingForwardArgs& args, TensorView /*scratch*/,
 
 void embedding_backward(const EmbeddingBackwardArgs& args, TensorView /*scratch*/,
                         const ExecContext& /*ctx*/) {
+  if (args.grad_y.dim(0) == 0) return;
   dispatch_float(args.grad_weight.dtype(), "embedding_backward", [&]<class T>() {
     const auto* ids = args.ids.data<std::int32_t>();
     const std::int64_t width = args.grad_weight.dim(1);

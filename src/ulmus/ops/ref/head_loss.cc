@@ -11,15 +11,15 @@ namespace ulmus::ops::ref {
 
 namespace {
 
-/// Gradients in double, in the layout of x and weight; empty in evaluation.
-struct Gradients {
+/// HeadGradients in double, in the layout of x and weight; empty in evaluation.
+struct HeadGradients {
   std::vector<double> x;
   std::vector<double> weight;
 };
 
 /// dz of one row goes to both gradients.
 template <class T>
-void add_row_gradients(Gradients& grads, const HeadLossArgs& args, std::int64_t n,
+void add_row_gradients(HeadGradients& grads, const HeadLossArgs& args, std::int64_t n,
                        const std::vector<double>& grad_logits) {
   const std::int64_t width = args.x.dim(1);
   const T* x = row<T>(args.x, n);
@@ -36,7 +36,7 @@ void add_row_gradients(Gradients& grads, const HeadLossArgs& args, std::int64_t 
 }
 
 template <class T>
-void loss_row(double* loss_sums, Gradients& grads, const HeadLossArgs& args, std::int64_t n) {
+void loss_row(double* loss_sums, HeadGradients& grads, const HeadLossArgs& args, std::int64_t n) {
   const std::int32_t target = args.targets.data<std::int32_t>()[n];
   ULMUS_DCHECK(-1 <= target && target < args.weight.dim(0), "target ", target, " of ",
                args.weight.dim(0));
@@ -64,9 +64,10 @@ void loss_row(double* loss_sums, Gradients& grads, const HeadLossArgs& args, std
 }  // namespace
 
 void head_loss(const HeadLossArgs& args, TensorView /*scratch*/, const ExecContext& /*ctx*/) {
+  if (args.x.dim(0) == 0) return;
   dispatch_float(args.x.dtype(), "head_loss", [&]<class T>() {
-    Gradients grads{std::vector<double>(static_cast<std::size_t>(args.grad_x.numel())),
-                    std::vector<double>(static_cast<std::size_t>(args.grad_weight.numel()))};
+    HeadGradients grads{std::vector<double>(static_cast<std::size_t>(args.grad_x.numel())),
+                        std::vector<double>(static_cast<std::size_t>(args.grad_weight.numel()))};
     auto* loss_sums = args.loss_sums.data<double>();
     for (std::int64_t n = 0; n < args.x.dim(0); ++n)
       loss_row<T>(loss_sums, grads, args, n);

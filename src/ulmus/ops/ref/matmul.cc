@@ -34,6 +34,8 @@ void matmul(const MatmulArgs& args, TensorView /*scratch*/, const ExecContext& /
     const Matrix<T> a = args.form == MatmulForm::kTN ? transposed<T>(args.a) : plain<T>(args.a);
     const Matrix<T> b = args.form == MatmulForm::kNT ? transposed<T>(args.b) : plain<T>(args.b);
     const std::int64_t depth = args.a.dim(args.form == MatmulForm::kTN ? 0 : 1);
+    const bool adds = args.accumulate == Accumulate::kAdd;
+    if (adds && depth == 0) return;  // not even -0 becomes 0
     T* out = args.out.data<T>();
     for (std::int64_t m = 0; m < args.out.dim(0); ++m) {
       for (std::int64_t n = 0; n < args.out.dim(1); ++n) {
@@ -41,7 +43,7 @@ void matmul(const MatmulArgs& args, TensorView /*scratch*/, const ExecContext& /
         for (std::int64_t k = 0; k < depth; ++k)
           sum += a.at(m, k) * b.at(k, n);
         T& value = out[m * args.out.stride(0) + n];
-        if (args.accumulate == Accumulate::kAdd) sum += static_cast<double>(value);
+        if (adds) sum += static_cast<double>(value);
         value = static_cast<T>(sum);
       }
     }

@@ -40,6 +40,7 @@ void register_moe(MoeKernels& moe) {
   set(moe.combine_rows, ref::combine_rows);
   set(moe.gather_scalars, ref::gather_scalars);
   set(moe.collect_scalars, ref::collect_scalars);
+  set(moe.move_segments, ref::move_segments);
   set(moe.grouped_matmul, ref::grouped_matmul);
 }
 
@@ -49,6 +50,7 @@ void register_ref_kernels(KernelTable& table) {
   register_dense(table.dense);
   register_moe(table.moe);
   set(table.optimizer.block_norms, ref::block_norms);
+  set(table.optimizer.norm_total, ref::norm_total);
   set(table.optimizer.step_gate, ref::step_gate);
   set(table.optimizer.adamw, ref::adamw);
   set(table.optimizer.router_bias, ref::router_bias);

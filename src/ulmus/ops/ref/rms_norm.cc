@@ -59,6 +59,7 @@ void backward_row(const RmsNormBackwardArgs& args, std::int64_t n, double* grad_
 
 void rms_norm_backward(const RmsNormBackwardArgs& args, TensorView /*scratch*/,
                        const ExecContext& /*ctx*/) {
+  if (args.x.dim(0) == 0) return;
   dispatch_float(args.x.dtype(), "rms_norm_backward", [&]<class T>() {
     std::vector<double> sums(static_cast<std::size_t>(args.x.dim(1)));
     for (std::int64_t n = 0; n < args.x.dim(0); ++n)

@@ -7,12 +7,11 @@
 
 #include "ulmus/ops/ref/ref_kernels.h"
 #include "ulmus/ops/ref/rows.h"
+#include "ulmus/ops/ref/sigmoid.h"
 
 namespace ulmus::ops::ref {
 
 namespace {
-
-double sigmoid(double z) { return 1.0 / (1.0 + std::exp(-z)); }
 
 /// log sigmoid(z) without overflow on either side
 double log_sigmoid(double z) { return std::min(z, 0.0) - std::log1p(std::exp(-std::abs(z))); }
@@ -230,6 +229,7 @@ void group_statistics(const RouterStatisticsArgs& args, std::int64_t group,
       score_sums[e] += scores[e];
     *args.z_sum.data<double>() += lse * lse;
   }
+  if (group_tokens == 0) return;
   for (std::size_t e = 0; e < scores.size(); ++e) {
     args.counts_total.data<std::int64_t>()[e] += counts[e];
     args.score_total.data<double>()[e] += score_sums[e];
@@ -303,6 +303,7 @@ void add_balance_gradient(std::vector<double>& grad, const T* balance, const T* 
 
 void router_backward(const RouterBackwardArgs& args, TensorView /*scratch*/,
                      const ExecContext& /*ctx*/) {
+  if (args.logits.dim(0) == 0) return;
   dispatch_float(args.logits.dtype(), "router_backward", [&]<class T>() {
     const std::int64_t num_experts = args.logits.dim(1);
     const std::int64_t group_tokens = args.logits.dim(0) / args.balance.dim(0);

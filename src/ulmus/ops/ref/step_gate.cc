@@ -11,17 +11,10 @@ namespace {
 
 double& field(double* gate, GateField name) { return gate[static_cast<std::size_t>(name)]; }
 
-/// Index of the first tensor with a non-finite sum, -1 if none.
-double first_bad_tensor(const StepGateArgs& args) {
-  const auto* sums = args.norm_sums.data<double>();
-  const auto* begin = args.tensor_begin.data<std::int64_t>();
-  const std::int64_t num_tensors = args.tensor_begin.dim(0) - 1;
-  for (std::int64_t tensor = 0; tensor < num_tensors; ++tensor) {
-    for (std::int64_t block = begin[tensor]; block < begin[tensor + 1]; ++block) {
-      if (!std::isfinite(sums[block])) return static_cast<double>(tensor);
-    }
-  }
-  return -1.0;
+/// The index that norm_total found, -1 for none.
+double bad_tensor(const StepGateArgs& args) {
+  const double first = *args.first_bad.data<double>();
+  return std::isfinite(first) ? first : -1.0;
 }
 
 /// A value far above its window: more than sigmas standard deviations over the mean.
@@ -63,11 +56,7 @@ GateReason judge(double loss, double norm, const StepGateArgs& args) {
 void step_gate(const StepGateArgs& args, TensorView /*scratch*/, const ExecContext& /*ctx*/) {
   auto* gate = args.gate.data<double>();
   const double loss = *args.loss.data<double>();
-  const auto* sums = args.norm_sums.data<double>();
-  double norm_sq = 0.0;
-  for (std::int64_t b = 0; b < args.norm_sums.dim(0); ++b)
-    norm_sq += sums[b];
-  const double norm = std::sqrt(norm_sq);
+  const double norm = std::sqrt(*args.norm_sq.data<double>());
   const double used_norm = args.clip > 0.0 ? std::min(norm, args.clip) : norm;
   const bool is_finite =
       std::isfinite(loss) && std::isfinite(norm) && used_norm <= kLargestGateNorm;
@@ -80,7 +69,7 @@ void step_gate(const StepGateArgs& args, TensorView /*scratch*/, const ExecConte
   field(gate, GateField::kClip) = clips ? args.clip / norm : 1.0;
   field(gate, GateField::kLoss) = loss;
   field(gate, GateField::kNorm) = norm;
-  field(gate, GateField::kBadTensor) = is_finite ? -1.0 : first_bad_tensor(args);
+  field(gate, GateField::kBadTensor) = is_finite ? -1.0 : bad_tensor(args);
   double& count = field(gate, GateField::kCount);
   if (updates) count += 1.0;
   field(gate, GateField::kCorrection1) = 1.0 - std::pow(args.beta1, count);

@@ -1,15 +1,12 @@
 #include "ulmus/ops/swiglu.h"
 
-#include <cmath>
-
 #include "ulmus/ops/ref/ref_kernels.h"
 #include "ulmus/ops/ref/rows.h"
+#include "ulmus/ops/ref/sigmoid.h"
 
 namespace ulmus::ops::ref {
 
 namespace {
-
-double sigmoid(double z) { return 1.0 / (1.0 + std::exp(-z)); }
 
 template <class T>
 void backward_row(const SwigluBackwardArgs& args, std::int64_t r) {

@@ -1,0 +1,75 @@
+#include "ulmus/comm/communicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ulmus/base/check.h"
+#include "ulmus/comm/combine.h"
+#include "ulmus/comm/host_operations.h"
+
+namespace ulmus::comm {
+
+Communicator::Communicator(Key /*key*/, World& world, std::uint32_t id, std::string name,
+                           std::vector<int> members)
+    : world_(world), id_(id), name_(std::move(name)), members_(std::move(members)) {
+  const auto own = std::find(members_.begin(), members_.end(), world.rank());
+  ULMUS_DCHECK(own != members_.end(), "rank ", world.rank(), " is not in group ", name_);
+  rank_ = static_cast<int>(own - members_.begin());
+  host_ = std::make_unique<HostOperations>(*this);
+}
+
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const { return rank_; }
+int Communicator::size() const { return static_cast<int>(members_.size()); }
+std::string_view Communicator::name() const { return name_; }
+const Traffic& Communicator::traffic() const { return traffic_; }
+void Communicator::reset_traffic() { traffic_ = {}; }
+
+int Communicator::world_rank(int member) const {
+  ULMUS_CHECK(0 <= member && member < size(), "member ", member, " of group ", name_, " of ",
+              size());
+  return members_[static_cast<std::size_t>(member)];
+}
+
+void Communicator::barrier() {
+  host_->barrier.start();
+  host_->barrier.wait();
+}
+
+void Communicator::broadcast(std::span<std::byte> bytes, int root) {
+  ULMUS_CHECK(0 <= root && root < size(), "root ", root, " of group ", name_, " of ", size());
+  host_->broadcast.start(bytes, root);
+  host_->broadcast.wait();
+}
+
+void Communicator::all_gather_bytes(std::span<std::byte> all, std::span<const std::byte> mine) {
+  ULMUS_CHECK(all.size() == mine.size() * members_.size(), all.size(), " bytes for ", mine.size(),
+              " of each of ", size(), " ranks");
+  host_->gather.start(all, mine);
+  host_->gather.wait();
+}
+
+template <class T>
+void Communicator::all_reduce_values(std::span<T> values, ReduceOp op) {
+  const std::span<std::byte> mine = std::as_writable_bytes(values);
+  std::vector<std::byte>& scratch = host_->scratch;
+  scratch.resize(std::max(scratch.size(), mine.size() * members_.size()));
+  host_->reduce.start(std::span(scratch).first(mine.size() * members_.size()), mine);
+  host_->reduce.wait();
+  if (world_.backend() == "meta") return;
+  for (std::size_t member = 0; member < members_.size(); ++member) {
+    host_->sources[member] = scratch.data() + member * mine.size();
+  }
+  combine(mine.data(), host_->sources, kDTypeOf<T>, op, static_cast<std::int64_t>(values.size()));
+}
+
+void Communicator::all_reduce(std::span<std::int64_t> values, ReduceOp op) {
+  all_reduce_values(values, op);
+}
+
+void Communicator::all_reduce(std::span<double> values, ReduceOp op) {
+  all_reduce_values(values, op);
+}
+
+}  // namespace ulmus::comm

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "ulmus/parallel/mesh.h"
+#include "ulmus/train/config.h"
+
+namespace ulmus::train {
+
+/// The layout that [parallel] gives for so many ranks. InputError naming keys and values for every
+/// combination that the trainer does not take: the one place that refuses, for `parity` too.
+parallel::Layout layout_of(const Config& config, int ranks);
+
+}  // namespace ulmus::train

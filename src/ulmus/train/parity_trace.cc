@@ -1,0 +1,196 @@
+#include "ulmus/train/parity_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "ulmus/train/layout.h"
+#include "ulmus/train/parity_batch.h"
+
+namespace ulmus::train {
+
+namespace {
+
+constexpr std::int64_t kSteps = 2;
+
+template <class T>
+std::vector<double> as_doubles(const std::vector<T>& values) {
+  return {values.begin(), values.end()};
+}
+
+/// Elements of a float tensor of a device.
+std::vector<double> read_values(ConstTensorView view, Device& device) {
+  const auto n = static_cast<std::size_t>(view.numel());
+  if (view.dtype() == DType::kF64) {
+    std::vector<double> values(n);
+    device.copy_to_host(std::span(values), view);
+    return values;
+  }
+  std::vector<float> values(n);
+  device.copy_to_host(std::span(values), view);
+  return as_doubles(values);
+}
+
+/// A whole tensor from the parts that ranks own: each element is one rank's value plus zeros. An
+/// element that two ranks own, or none, comes out wrong, as it should.
+std::vector<double> assembled(const BlockRange& blocks, ConstTensorView owned, Device& device,
+                              comm::Communicator& ranks) {
+  std::vector<double> whole(static_cast<std::size_t>(blocks.numel), 0.0);
+  const std::vector<double> mine = read_values(owned, device);
+  std::copy(mine.begin(), mine.end(), whole.begin() + blocks.element_begin());
+  ranks.all_reduce(whole, comm::ReduceOp::kSum);
+  return whole;
+}
+
+/// Adds what a runtime holds to a trace.
+class Tracer {
+ public:
+  Tracer(Trace& trace, Runtime& runtime, const Config& config, std::int64_t step)
+      : trace_(trace), runtime_(runtime), config_(config), step_(step) {}
+
+  void add_gradients() { add_shares(TracedTensor::Kind::kGradient, "gradient"); }
+  void add_weights() { add_shares(TracedTensor::Kind::kWeight, "weight"); }
+
+  void add_record() {
+    using Kind = TracedTensor::Kind;
+    const model::StepRecord::Host& record = runtime_.read_record();
+    add(Kind::kMetric, "loss/ce", {record.loss_ce});
+    add(Kind::kMetric, "loss/head_z", {record.head_z});
+    add(Kind::kMetric, "gradient norm", {record.gate_field(ops::GateField::kNorm)});
+    add(Kind::kMetric, "clip factor", {record.gate_field(ops::GateField::kClip)});
+    add(Kind::kCount, "updates", {record.gate_field(ops::GateField::kCount)});
+    add(Kind::kMetric, "loss/balance", record.balance);
+    add(Kind::kMetric, "loss/z", record.z_sums);
+    for (std::size_t layer = 0; layer < record.counts.size(); ++layer) {
+      add(Kind::kCount, fmt::format("counts of mixture layer {}", layer),
+          as_doubles(record.counts[layer]));
+      add(Kind::kMetric, fmt::format("scores of mixture layer {}", layer),
+          record.score_sums[layer]);
+    }
+    for (const model::Block& block : runtime_.language_model().blocks()) {
+      if (!block.is_moe() || block.router().buffers().bias.is_empty()) continue;
+      add(Kind::kMetric, "balancing bias " + block.router().name(),
+          read_values(block.router().buffers().bias, runtime_.device()));
+    }
+  }
+
+ private:
+  void add(TracedTensor::Kind kind, const std::string& name, std::vector<double> values) {
+    trace_.tensors.push_back(
+        {fmt::format("step {} {}", step_ + 1, name), kind, std::move(values)});
+  }
+
+  void add_shares(TracedTensor::Kind kind, const std::string& what) {
+    const auto& parameters = runtime_.language_model().parameters().all();
+    comm::Communicator& ranks = runtime_.ranks().world().all();
+    for (const parallel::OwnedShare& share : runtime_.parameter_store().shares()) {
+      const nn::Parameter& parameter = parameters[static_cast<std::size_t>(share.parameter)];
+      const TensorView owned = kind == TracedTensor::Kind::kGradient ? share.grad : share.value;
+      add(kind, what + " " + parameter.name,
+          assembled(share.blocks, owned, runtime_.device(), ranks));
+    }
+  }
+
+  Trace& trace_;
+  Runtime& runtime_;
+  const Config& config_;
+  std::int64_t step_;
+};
+
+/// What selection compares, one row: the logits, or scores with the bias added.
+std::vector<double> selection_keys(std::span<const double> logits, std::span<const double> bias,
+                                   ops::RouterGate gate) {
+  std::vector<double> keys(logits.begin(), logits.end());
+  if (bias.empty()) return keys;
+  const double largest = *std::ranges::max_element(keys);
+  double sum = 0.0;
+  for (const double logit : logits)
+    sum += std::exp(logit - largest);
+  for (std::size_t e = 0; e < keys.size(); ++e) {
+    const double score = gate == ops::RouterGate::kSoftmax ? std::exp(logits[e] - largest) / sum
+                                                           : 1.0 / (1.0 + std::exp(-logits[e]));
+    keys[e] = score + bias[e];
+  }
+  return keys;
+}
+
+}  // namespace
+
+void KeptRoutes::note_margin(std::span<const double> keys, std::span<const std::int32_t> chosen) {
+  double last = std::numeric_limits<double>::infinity();
+  double best_left = -last;
+  for (std::size_t e = 0; e < keys.size(); ++e) {
+    const bool is_chosen = std::ranges::find(chosen, static_cast<std::int32_t>(e)) != chosen.end();
+    if (is_chosen) {
+      last = std::min(last, keys[e]);
+    } else {
+      best_left = std::max(best_left, keys[e]);
+    }
+  }
+  smallest_margin_ = std::min(smallest_margin_, std::abs(last - best_left));
+}
+
+void KeptRoutes::on_routes(const nn::Router& router, const nn::StepScale& scale, TensorView ids,
+                           ConstTensorView logits, const ExecContext& ctx) {
+  if (ids.dim(0) == 0 || ctx.is_meta()) return;
+  const auto n = static_cast<std::size_t>(ids.dim(0));
+  const auto top_k = static_cast<std::size_t>(ids.dim(1));
+  const auto experts = static_cast<std::size_t>(logits.dim(1));
+  std::vector<std::int32_t> chosen(n * top_k);
+  ctx.device.copy_to_host(std::span(chosen), ConstTensorView(ids));
+  const std::vector<double> all_logits = read_values(logits, ctx.device);
+  const ConstTensorView bias_view = router.buffers().bias;
+  const std::vector<double> bias =
+      bias_view.is_empty() ? std::vector<double>() : read_values(bias_view, ctx.device);
+  for (std::size_t token = 0; token < n; ++token) {
+    const Key key{router.name(), scale.step, scale.first_token + static_cast<std::int64_t>(token)};
+    const std::span<std::int32_t> row = std::span(chosen).subspan(token * top_k, top_k);
+    if (source_ != nullptr && scale.step >= first_replayed_) {
+      const auto kept = source_->ids_.find(key);
+      ULMUS_CHECK(kept != source_->ids_.end(), "no routes are kept for ", key.router, ", step ",
+                  key.step, ", token ", key.token);
+      std::ranges::copy(kept->second, row.begin());
+    }
+    ids_[key] = {row.begin(), row.end()};
+    if (row.front() < 0 || top_k == experts) continue;
+    note_margin(selection_keys(std::span(all_logits).subspan(token * experts, experts), bias,
+                               router.config().rule.gate),
+                row);
+  }
+  ctx.device.copy_to_device(ids, std::span<const std::int32_t>(chosen));
+}
+
+Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
+                  const ParityFaults& faults) {
+  const parallel::Ranks ranks(world, layout_of(config, world.size()));
+  const std::unique_ptr<Device> device = make_device(config, ranks.node());
+  const MemoryTable memory =
+      measure_memory(config, Purpose::kTrain, ranks.layout(), world.rank(),
+                     num_threads(config, ranks.node()));
+  RuntimeOptions options = {.tape = tape, .families = std::nullopt};
+  if (faults.families) options.families = faults.families(ranks);
+  Runtime runtime(config, Purpose::kTrain, *device, ranks, memory, options);
+  runtime.initialize_parameters();
+  const data::Deal deal = {.micro_sequences = config.batch.micro_sequences,
+                           .rank = ranks.here().data,
+                           .ranks = ranks.layout().data()};
+  Trace trace = {.tensors = {}, .lr = config.optim.phases.front().lr};
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const data::HostBatch whole = parity_step(config, step);
+    Tracer tracer(trace, runtime, config, step);
+    runtime.accumulate_gradients(dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens},
+                                 step);
+    if (faults.after_gradients) faults.after_gradients(runtime);
+    tracer.add_gradients();
+    runtime.update(trace.lr);
+    tracer.add_weights();
+    tracer.add_record();
+  }
+  runtime.parameter_store().finish_weights();
+  return trace;
+}
+
+}  // namespace ulmus::train
