@@ -13,6 +13,7 @@
 #include "ulmus/data/bpe_trainer.h"
 #include "ulmus/data/tokenize.h"
 #include "ulmus/train/config_file.h"
+#include "ulmus/train/layout.h"
 
 namespace ulmus::test {
 
@@ -111,6 +112,29 @@ std::vector<std::string> metrics_without_times(const std::filesystem::path& run_
     lines.push_back(json.dump());
   }
   return lines;
+}
+
+std::vector<double> metric_of(const std::filesystem::path& run_dir, const std::string& key) {
+  std::vector<double> values;
+  std::istringstream file(read_file(run_dir / "metrics.jsonl"));
+  for (std::string line; std::getline(file, line);)
+    values.push_back(nlohmann::json::parse(line).at(key).get<double>());
+  return values;
+}
+
+LoadedRun::LoadedRun(const train::Config& config, comm::World& world)
+    : config_(config),
+      ranks_(world, train::layout_of(config, world.size())),
+      device_(train::make_device(config, ranks_.node())),
+      runtime_(config_, train::Purpose::kTrain, *device_, ranks_,
+               train::measure_memory(config, train::Purpose::kTrain, ranks_.layout(), world.rank(),
+                                     train::num_threads(config, ranks_.node()))),
+      checkpointing(config_, runtime_, train::identify_data(config_)) {}
+
+void LoadedRun::save(const std::filesystem::path& folder, const train::RunPosition& position) {
+  config_.run.dir = folder;
+  checkpointing.save(position);
+  runtime_.parameter_store().finish_weights();
 }
 
 std::map<std::string, std::string> checkpoint_bytes(const std::filesystem::path& checkpoint) {

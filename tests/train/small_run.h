@@ -2,13 +2,16 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "ulmus/parallel/ranks.h"
+#include "ulmus/train/checkpointing.h"
 #include "ulmus/train/config.h"
 #include "ulmus/train/reporter.h"
 #include "ulmus/train/run.h"
+#include "ulmus/train/runtime.h"
 
 namespace ulmus::test {
 
@@ -70,6 +73,26 @@ class QuietReporter final : public train::Reporter {
 
 /// Lines of metrics.jsonl without the keys that hold times, one string a line.
 std::vector<std::string> metrics_without_times(const std::filesystem::path& run_dir);
+
+/// One number of every line of metrics.jsonl.
+std::vector<double> metric_of(const std::filesystem::path& run_dir, const std::string& key);
+
+/// One rank's runtime and checkpoints of a run, without the loop around them.
+class LoadedRun {
+ public:
+  LoadedRun(const train::Config& config, comm::World& world);
+  /// Saves into `folder` instead of the run's.
+  void save(const std::filesystem::path& folder, const train::RunPosition& position);
+
+ private:
+  train::Config config_;
+  parallel::Ranks ranks_;
+  std::unique_ptr<Device> device_;
+  train::Runtime runtime_;
+
+ public:
+  train::Checkpointing checkpointing;
+};
 
 /// Names and contents of a checkpoint's files that are part of its promise (all but info.json).
 std::map<std::string, std::string> checkpoint_bytes(const std::filesystem::path& checkpoint);

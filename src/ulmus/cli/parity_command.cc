@@ -64,8 +64,11 @@ nlohmann::json report_json(const train::ParityReport& report) {
     }
     rows.push_back(facts);
   }
-  return {{"ranks", report.ranks}, {"legal", report.legal}, {"refused", report.refused},
-          {"run", report.run},     {"rows", rows}};
+  return {{"ranks", report.ranks},
+          {"legal", report.legal},
+          {"refused", report.refused},
+          {"run", report.run},
+          {"rows", rows}};
 }
 
 /// The ranks that were started, or threads of this process.

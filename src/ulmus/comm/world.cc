@@ -107,9 +107,11 @@ void World::check_agreement(const std::string& name, const std::vector<std::vect
                          std::as_bytes(std::span(&own, 1)));
   for (std::size_t other = 1; other < requests.size(); ++other) {
     if (requests[other] == requests[0]) continue;
-    ulmus::fail("ranks disagree about a group: rank 0 makes ", requests[0].short_name(), ", rank ",
-                other, " makes ", requests[other].short_name(),
-                requests[0].short_name() == requests[other].short_name() ? " of other ranks" : "");
+    const bool same_name = requests[0].short_name() == requests[other].short_name();
+    throw Error(
+        concat("ranks disagree about a group: rank 0 makes ", requests[0].short_name(), ", rank ",
+               other, " makes ", requests[other].short_name(), same_name ? " of other ranks" : ""),
+        ExitCode::kFailed, ErrorScope::kEveryRank);
   }
 }
 
@@ -155,7 +157,7 @@ void World::advance_all() {
     } catch (const Error& error) {
       const std::string what = concat(operation.description(), ": ", error.what());
       watch_->note_own_failure(what);
-      throw Error(what, error.exit_code());
+      throw Error(what, error.exit_code(), error.scope());
     }
     operation.state_ = Operation::State::kDone;
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));

@@ -82,8 +82,7 @@ Measured measure(const TracedTensor& mine, const TracedTensor& theirs,
   using Kind = TracedTensor::Kind;
   if (theirs.kind == Kind::kCount) return {largest_difference(mine.values, theirs.values), 0.0};
   if (compute == Compute::kFp64) {
-    return {largest_difference(mine.values, theirs.values),
-            kF64OfLargest * largest(theirs.values)};
+    return {largest_difference(mine.values, theirs.values), kF64OfLargest * largest(theirs.values)};
   }
   switch (theirs.kind) {
     case Kind::kGradient:

@@ -18,8 +18,8 @@ struct ParityLayout {
   std::optional<std::string> refusal;  ///< why the trainer does not take it
 };
 
-/// Every combination for so many ranks, legal and refused: the keys and their values by brute force,
-/// layout_of and Config::validate as judges.
+/// Every combination for so many ranks, legal and refused: the keys and their values by brute
+/// force, layout_of and Config::validate as judges.
 std::vector<ParityLayout> parity_layouts(const Config& config, int ranks);
 
 /// A tensor of a layout that is not the one-rank run's.
@@ -54,7 +54,7 @@ using OnRanks = std::function<void(const std::function<void(comm::World&)>&)>;
 
 struct ParityOptions {
   int ranks = 1;
-  std::vector<std::string> layouts;  ///< names of ParityLayout; empty: all legal ones
+  std::vector<std::string> layouts = {};  ///< names of ParityLayout; empty: all legal ones
   ParityFaults faults = {};
   std::function<void(const ParityRow&)> progress = [](const ParityRow&) {};
 };

@@ -17,8 +17,7 @@ class Draws {
   Draws(PhiloxKey key, std::int64_t sequence) : key_(key), sequence_(sequence) {}
   std::uint32_t next() {
     const auto block = static_cast<std::uint32_t>(drawn_ / 4);
-    const PhiloxCounter words =
-        philox(key_, {static_cast<std::uint32_t>(sequence_), block, 0, 0});
+    const PhiloxCounter words = philox(key_, {static_cast<std::uint32_t>(sequence_), block, 0, 0});
     return words[static_cast<std::size_t>(drawn_++ % 4)];
   }
 
@@ -67,9 +66,9 @@ data::HostBatch parity_step(const Config& config, std::int64_t step) {
       philox_key(config.run.seed, RandomPurpose::kTest, "parity." + std::to_string(step));
   for (std::int64_t s = 0; s < batch.num_sequences; ++s) {
     const bool is_padding = step % 2 == 1 && s > 0 && s == batch.num_sequences - 1;
-    const std::int64_t padding = is_padding                ? batch.sequence_length
+    const std::int64_t padding = is_padding              ? batch.sequence_length
                                  : s % kPaddedEvery == 1 ? batch.sequence_length / 4
-                                                           : 0;
+                                                         : 0;
     fill_sequence(batch, s, batch.sequence_length - padding, config.model.vocab, {key, s});
   }
   count(batch);

@@ -34,14 +34,24 @@ std::vector<double> read_values(ConstTensorView view, Device& device) {
   return as_doubles(values);
 }
 
-/// A whole tensor from the parts that ranks own: each element is one rank's value plus zeros. An
-/// element that two ranks own, or none, comes out wrong, as it should.
+/// A whole tensor from the parts that ranks own: each element is one rank's value plus zeros. NaN
+/// where two ranks own an element, or none, so that it equals nothing.
 std::vector<double> assembled(const BlockRange& blocks, ConstTensorView owned, Device& device,
                               comm::Communicator& ranks) {
+  const BlockRange all = BlockRange::all(blocks.numel, blocks.slice_elements);
+  std::vector<std::int64_t> owners(static_cast<std::size_t>(all.num_blocks()), 0);
+  std::fill(owners.begin() + blocks.begin, owners.begin() + blocks.end, 1);
   std::vector<double> whole(static_cast<std::size_t>(blocks.numel), 0.0);
   const std::vector<double> mine = read_values(owned, device);
   std::copy(mine.begin(), mine.end(), whole.begin() + blocks.element_begin());
   ranks.all_reduce(whole, comm::ReduceOp::kSum);
+  ranks.all_reduce(owners, comm::ReduceOp::kSum);
+  for (std::int64_t block = 0; block < all.num_blocks(); ++block) {
+    if (owners[static_cast<std::size_t>(block)] == 1) continue;
+    std::fill(whole.begin() + block_begin(block, all.numel, all.slice_elements),
+              whole.begin() + block_begin(block + 1, all.numel, all.slice_elements),
+              std::numeric_limits<double>::quiet_NaN());
+  }
   return whole;
 }
 
@@ -79,8 +89,7 @@ class Tracer {
 
  private:
   void add(TracedTensor::Kind kind, const std::string& name, std::vector<double> values) {
-    trace_.tensors.push_back(
-        {fmt::format("step {} {}", step_ + 1, name), kind, std::move(values)});
+    trace_.tensors.push_back({fmt::format("step {} {}", step_ + 1, name), kind, std::move(values)});
   }
 
   void add_shares(TracedTensor::Kind kind, const std::string& what) {
@@ -167,11 +176,14 @@ Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
                   const ParityFaults& faults) {
   const parallel::Ranks ranks(world, layout_of(config, world.size()));
   const std::unique_ptr<Device> device = make_device(config, ranks.node());
-  const MemoryTable memory =
-      measure_memory(config, Purpose::kTrain, ranks.layout(), world.rank(),
-                     num_threads(config, ranks.node()));
+  MemoryTable memory = measure_memory(config, Purpose::kTrain, ranks.layout(), world.rank(),
+                                      num_threads(config, ranks.node()));
   RuntimeOptions options = {.tape = tape, .families = std::nullopt};
-  if (faults.families) options.families = faults.families(ranks);
+  if (faults.families) {
+    options.families = faults.families(ranks);
+    for (std::int64_t& bytes : memory.bytes)
+      bytes *= ranks.layout().ranks;  // shares as large as the wrong groups make them
+  }
   Runtime runtime(config, Purpose::kTrain, *device, ranks, memory, options);
   runtime.initialize_parameters();
   const data::Deal deal = {.micro_sequences = config.batch.micro_sequences,
@@ -181,8 +193,7 @@ Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
   for (std::int64_t step = 0; step < kSteps; ++step) {
     const data::HostBatch whole = parity_step(config, step);
     Tracer tracer(trace, runtime, config, step);
-    runtime.accumulate_gradients(dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens},
-                                 step);
+    runtime.accumulate_gradients(dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens}, step);
     if (faults.after_gradients) faults.after_gradients(runtime);
     tracer.add_gradients();
     runtime.update(trace.lr);

@@ -100,8 +100,9 @@ Runtime::Runtime(const Config& config, Purpose purpose, Device& device,
           purpose == Purpose::kTrain ? model::LanguageModel::Keep::kTraining
                                      : model::LanguageModel::Keep::kForward)),
       store_(std::make_unique<parallel::ResidentStore>(
-          parameters_, options.families.value_or(ranks.families()), ranks.world(), arena(MemoryClass::kParameters),
-          arena(MemoryClass::kGradients), arena(MemoryClass::kExchange), device)),
+          parameters_, options.families.value_or(ranks.families()), ranks.world(),
+          arena(MemoryClass::kParameters), arena(MemoryClass::kGradients),
+          arena(MemoryClass::kExchange), device)),
       reduce_record_(make_record_reduction(record_, ranks, arena(MemoryClass::kExchange), device)),
       bias_update_(config.model.moe.bias_update) {
   if (purpose == Purpose::kTrain) {
@@ -241,7 +242,8 @@ data::HostBatch blank_batch(std::int64_t num_sequences, std::int64_t sequence_le
 class PaperRanks {
  public:
   PaperRanks(const parallel::Layout& layout, int rank)
-      : world_(std::make_unique<comm::MetaTransport>(rank, layout.ranks), {}), ranks_(world_, layout) {}
+      : world_(std::make_unique<comm::MetaTransport>(rank, layout.ranks), {}),
+        ranks_(world_, layout) {}
   const parallel::Ranks& ranks() const { return ranks_; }
 
  private:

@@ -1,7 +1,7 @@
 #include "ulmus/ops/move_segments.h"
 
 #include "tests/ops/cpu/against_oracle.h"
-#include "ulmus/ops/cpu/stream_copy.h"
+#include "ulmus/ops/cpu/streaming.h"
 
 namespace ulmus::ops {
 namespace {

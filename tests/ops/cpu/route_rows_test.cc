@@ -1,7 +1,7 @@
 #include "ulmus/ops/route_rows.h"
 
 #include "tests/ops/cpu/against_oracle.h"
-#include "ulmus/ops/cpu/stream_copy.h"
+#include "ulmus/ops/cpu/streaming.h"
 #include "ulmus/ops/route_order.h"
 
 namespace ulmus::ops {

@@ -50,7 +50,7 @@ class Causes {
     } catch (const DifferenceError& error) {
       throw DifferenceError(prefix + error.what());
     } catch (const Error& error) {
-      throw Error(prefix + error.what(), error.exit_code());
+      throw Error(prefix + error.what(), error.exit_code(), error.scope());
     } catch (const std::exception& error) {
       throw Error(prefix + error.what());
     }

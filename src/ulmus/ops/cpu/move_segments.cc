@@ -6,7 +6,7 @@
 
 #include "ulmus/ops/cpu/cpu_kernels.h"
 #include "ulmus/ops/cpu/grain.h"
-#include "ulmus/ops/cpu/stream_copy.h"
+#include "ulmus/ops/cpu/streaming.h"
 
 namespace ulmus::ops::cpu {
 

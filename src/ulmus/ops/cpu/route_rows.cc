@@ -5,7 +5,7 @@
 #include "ulmus/ops/cpu/cpu_kernels.h"
 #include "ulmus/ops/cpu/grain.h"
 #include "ulmus/ops/cpu/simd.h"
-#include "ulmus/ops/cpu/stream_copy.h"
+#include "ulmus/ops/cpu/streaming.h"
 #include "ulmus/ops/cpu/strips.h"
 
 namespace ulmus::ops::cpu {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "ulmus/ops/cpu/stream_copy.h"
+#include "ulmus/ops/cpu/streaming.h"
 
 namespace ulmus::ops::cpu {
 

@@ -1,0 +1,306 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <functional>
+#include <map>
+
+#include "tests/support/allocation_counter.h"
+#include "tests/support/message_of.h"
+#include "tests/train/small_run.h"
+#include "ulmus/base/file.h"
+#include "ulmus/checkpoint/checkpoint.h"
+#include "ulmus/comm/thread/thread_transport.h"
+#include "ulmus/train/layout.h"
+#include "ulmus/train/parity_batch.h"
+#include "ulmus/train/runtime.h"
+
+namespace ulmus::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A layout of the small run.
+struct Ranks {
+  int ranks;
+  int expert;
+  std::string name() const { return concat(ranks, " ranks, expert ", expert); }
+};
+constexpr Ranks kLayouts[] = {{1, 1}, {2, 1}, {2, 2}, {3, 1}, {4, 1}, {4, 2}, {4, 4}};
+
+/// Trains on threads; the result of rank 0.
+train::TrainResult train_on(const Ranks& layout, const SmallRun& small, const std::string& name,
+                            std::vector<std::string> overrides) {
+  overrides.push_back(concat("parallel.expert=", layout.expert));
+  overrides.emplace_back("device.threads=1");
+  const train::Config config = small.config(name, overrides);
+  train::TrainResult result;
+  comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
+    QuietReporter reporter;
+    const train::TrainResult mine = train::run_training(config, reporter.stop, reporter, world);
+    if (world.rank() == 0) result = mine;
+  });
+  return result;
+}
+
+std::vector<double> losses_of(const SmallRun& small, const std::string& name) {
+  return metric_of(small.folder() / name, "loss/ce");
+}
+
+TEST(Ranks, TheInitialCheckpointIsTheSameUnderEveryLayout) {
+  const SmallRun small;
+  std::map<std::string, std::string> first;
+  for (const Ranks& layout : kLayouts) {
+    SCOPED_TRACE(layout.name());
+    const auto result = train_on(layout, small, layout.name(), {"run.max_steps=0"});
+    const auto bytes = checkpoint_bytes(result.checkpoint);
+    if (first.empty()) first = bytes;
+    ASSERT_TRUE(bytes == first);
+  }
+}
+
+/// Load X, which one rank trained, under every layout; save; compare byte by byte. All that a
+/// checkpoint holds has been through training: moments, windows, counts, biases.
+TEST(Ranks, ACheckpointIsTheSameAfterLoadingAndSavingUnderEveryLayout) {
+  const SmallRun small;
+  for (const Ranks& source : {Ranks{1, 1}, Ranks{4, 2}}) {
+    const auto trained = train_on(source, small, concat("source", source.ranks),
+                                  {"run.max_steps=5", "eval.every=0"});
+    const auto expected = checkpoint_bytes(trained.checkpoint);
+    for (const Ranks& layout : kLayouts) {
+      SCOPED_TRACE(layout.name());
+      const train::Config config = small.config(
+          concat("source", source.ranks),
+          {"run.max_steps=5", concat("parallel.expert=", layout.expert), "device.threads=1"});
+      const auto target = small.folder() / "saved" / concat(source.ranks, " ", layout.name());
+      comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
+        LoadedRun loaded(config, world);
+        const train::RunPosition position = loaded.checkpointing.resume(trained.checkpoint);
+        EXPECT_EQ(position.step, 5);
+        loaded.save(target, position);
+      });
+      EXPECT_TRUE(checkpoint_bytes(checkpoint::newest(target / "checkpoints")->path) == expected);
+    }
+  }
+}
+
+TEST(Ranks, LossesAreThoseOfOneRank) {
+  const SmallRun small;
+  train_on({1, 1}, small, "one", {"run.max_steps=12"});
+  const std::vector<double> expected = losses_of(small, "one");
+  ASSERT_EQ(expected.size(), 12U);
+  for (const Ranks& layout : kLayouts) {
+    SCOPED_TRACE(layout.name());
+    train_on(layout, small, layout.name(), {"run.max_steps=12"});
+    const std::vector<double> losses = losses_of(small, layout.name());
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[i], 2e-4 * expected[i]) << "step " << i + 1;
+  }
+}
+
+TEST(Ranks, OneLayoutGivesTheSameBitsTwice) {
+  const SmallRun small;
+  const auto first = train_on({4, 2}, small, "first", {"run.max_steps=6"});
+  const auto second = train_on({4, 2}, small, "second", {"run.max_steps=6"});
+  EXPECT_TRUE(checkpoint_bytes(first.checkpoint) == checkpoint_bytes(second.checkpoint));
+  EXPECT_EQ(metrics_without_times(small.folder() / "first"),
+            metrics_without_times(small.folder() / "second"));
+}
+
+TEST(Ranks, ARunGoesOnUnderOtherLayouts) {
+  const SmallRun small;
+  const auto until = [](int steps) {
+    return std::vector<std::string>{concat("run.max_steps=", steps), "optim.schedule=constant"};
+  };
+  train_on({1, 1}, small, "unbroken", until(16));
+  train_on({4, 2}, small, "moving", until(4));
+  train_on({3, 1}, small, "moving", until(8));
+  train_on({1, 1}, small, "moving", until(12));
+  train_on({2, 2}, small, "moving", until(16));
+  const std::vector<double> expected = losses_of(small, "unbroken");
+  const std::vector<double> losses = losses_of(small, "moving");
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], 2e-4 * expected[i]) << "step " << i + 1;
+}
+
+TEST(Ranks, StoppedAndContinuedUnderOneLayoutEqualsUnbroken) {
+  const SmallRun small;
+  const auto unbroken = train_on({2, 2}, small, "whole", {"run.max_steps=8"});
+  train_on({2, 2}, small, "parts", {"run.max_steps=3"});
+  const auto parts = train_on({2, 2}, small, "parts", {"run.max_steps=8"});
+  EXPECT_TRUE(checkpoint_bytes(unbroken.checkpoint) == checkpoint_bytes(parts.checkpoint));
+}
+
+TEST(Ranks, HeldOutLossIsTheSameUnderEveryLayout) {
+  const SmallRun small;
+  const auto trained = train_on({1, 1}, small, "eval", {"run.max_steps=3"});
+  std::vector<double> losses;
+  for (const Ranks& layout : kLayouts) {
+    const train::Config config =
+        small.config("eval", {concat("parallel.expert=", layout.expert), "device.threads=1"});
+    train::EvalResult result;
+    comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
+      QuietReporter reporter;
+      const auto mine = train::evaluate_checkpoint(config, trained.checkpoint, reporter, world);
+      if (world.rank() == 0) result = mine;
+    });
+    losses.push_back(result.loss);
+    EXPECT_EQ(result.text_bytes, 5999) << layout.name();
+  }
+  for (const double loss : losses)
+    EXPECT_NEAR(loss, losses.front(), 1e-6 * losses.front());
+}
+
+TEST(Ranks, ASignalOnOneRankStopsAllAfterTheSameStep) {
+  const SmallRun small;
+  const train::Config config = small.config("signal", {"device.threads=1"});
+  std::vector<train::TrainResult> results(3);
+  comm::run_thread_ranks(3, {}, [&](comm::World& world) {
+    QuietReporter reporter;
+    if (world.rank() == 2) reporter.stop_at_step = 4;
+    results[static_cast<std::size_t>(world.rank())] =
+        train::run_training(config, reporter.stop, reporter, world);
+  });
+  for (const train::TrainResult& result : results) {
+    EXPECT_EQ(result.step, 4);
+    EXPECT_EQ(result.signal, SIGTERM);
+  }
+  EXPECT_EQ(checkpoint::newest(small.folder() / "signal" / "checkpoints")->step, 4);
+}
+
+TEST(Ranks, EveryRankKeepsALog) {
+  const SmallRun small;
+  train_on({2, 1}, small, "logs", {"run.max_steps=2"});
+  for (const char* name : {"rank-0000.txt", "rank-0001.txt"})
+    EXPECT_THAT(read_file(small.folder() / "logs" / "log" / name), HasSubstr("done at step 2"));
+}
+
+TEST(Ranks, LayoutsThatDoNotFitAreRefusedByKey) {
+  const SmallRun small;
+  const auto refusal = [&](int ranks, const std::vector<std::string>& keys) {
+    return message_of([&] { train::layout_of(small.config("refused", keys), ranks); });
+  };
+  EXPECT_THAT(refusal(3, {"parallel.expert=2"}), HasSubstr("parallel.expert = 2"));
+  EXPECT_THAT(refusal(3, {"parallel.expert=3"}), HasSubstr("moe.experts = 8"));
+  EXPECT_THAT(refusal(2, {"parallel.expert=2", "parallel.exchange=local"}),
+              HasSubstr("parallel.exchange = \"local\""));
+  EXPECT_EQ(refusal(2, {"parallel.expert=2"}), "");
+}
+
+/// Runtimes of all ranks of a layout, one step after the other.
+void step_on(const Ranks& layout, const train::Config& config,
+             const std::function<void(train::Runtime&, const MemoryTable&, comm::World&)>& check) {
+  comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
+    const parallel::Ranks ranks(world, train::layout_of(config, layout.ranks));
+    const auto device = train::make_device(config, ranks.node());
+    const MemoryTable memory =
+        train::measure_memory(config, train::Purpose::kTrain, ranks.layout(), world.rank(), 1);
+    train::Runtime runtime(config, train::Purpose::kTrain, *device, ranks, memory);
+    runtime.initialize_parameters();
+    check(runtime, memory, world);
+  });
+}
+
+/// Makes a step on made-up sequences.
+void make_step(train::Runtime& runtime, const train::Config& config, std::int64_t step) {
+  const data::HostBatch whole = train::parity_step(config, step);
+  const data::Deal deal = {.micro_sequences = config.batch.micro_sequences,
+                           .rank = runtime.ranks().here().data,
+                           .ranks = runtime.ranks().layout().data()};
+  runtime.train_step(train::dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens}, step,
+                     1e-3);
+  runtime.read_record();
+}
+
+TEST(Ranks, EveryRankUsesExactlyTheMemoryThatItsMetaRunMeasured) {
+  const SmallRun small;
+  for (const Ranks& layout : kLayouts) {
+    SCOPED_TRACE(layout.name());
+    const train::Config config =
+        small.config("memory", {concat("parallel.expert=", layout.expert), "device.threads=1",
+                                // Every rank has a whole one.
+                                "batch.micro_sequences=2"});
+    step_on(layout, config, [&](train::Runtime& runtime, const MemoryTable& memory, comm::World&) {
+      for (std::int64_t step = 0; step < 2; ++step) {
+        make_step(runtime, config, step);
+        EXPECT_EQ(runtime.used().bytes, memory.bytes);
+      }
+    });
+  }
+}
+
+TEST(Ranks, OptimizerMemoryFallsAsOneOverTheGroup) {
+  const SmallRun small;
+  const std::vector<std::string> wide = {"model.d_model=96", "moe.expert_hidden=64"};
+  const auto moments = [&](const Ranks& layout) {
+    std::vector<std::string> keys = wide;
+    keys.push_back(concat("parallel.expert=", layout.expert));
+    const train::Config config = small.config("moments", keys);
+    std::int64_t most = 0;
+    for (int rank = 0; rank < layout.ranks; ++rank) {
+      const MemoryTable table = train::measure_memory(
+          config, train::Purpose::kTrain, train::layout_of(config, layout.ranks), rank, 1);
+      most = std::max(most, table[MemoryClass::kOptimizer]);
+    }
+    return static_cast<double>(most);
+  };
+  const double one = moments({1, 1});
+  // A block of 4,096 elements and two moments for each bucket, and what is not sharded.
+  const double slack = 6 * 2 * 4096 * 4.0 + 64 * 1024;
+  for (const Ranks& layout : {Ranks{2, 1}, Ranks{2, 2}, Ranks{4, 1}, Ranks{4, 2}}) {
+    EXPECT_LT(moments(layout), one / layout.ranks + slack) << layout.name();
+  }
+}
+
+TEST(Ranks, GradientTrafficIsThatOfAReduceScatter) {
+  const SmallRun small;
+  const train::Config config = small.config("traffic", {"device.threads=1"});
+  step_on({4, 1}, config, [&](train::Runtime& runtime, const MemoryTable& memory, comm::World&) {
+    make_step(runtime, config, 0);
+    runtime.parameter_store().finish_weights();
+    const parallel::Ranks& ranks = runtime.ranks();
+    ranks.dense().reset_traffic();
+    ranks.replicas().reset_traffic();
+    make_step(runtime, config, 1);
+    runtime.parameter_store().finish_weights();
+    const auto sent = static_cast<double>(ranks.dense().traffic().sent_bytes +
+                                          ranks.replicas().traffic().sent_bytes);
+    // Reduce-scatter sends all gradients but the own piece, all-gather the own piece to three
+    // others: 3/4 + 3/4 of the parameters, to within a block a bucket, and the small record.
+    const auto bytes = static_cast<double>(memory[MemoryClass::kGradients]);
+    EXPECT_NEAR(sent, 1.5 * bytes, 0.02 * bytes + 8 * 3 * 4096 * 4.0);
+  });
+}
+
+TEST(Ranks, AStepTakesNothingFromTheHeap) {
+  const SmallRun small;
+  const train::Config config = small.config("heap", {"parallel.expert=2", "device.threads=1"});
+  step_on({2, 2}, config, [&](train::Runtime& runtime, const MemoryTable&, comm::World& world) {
+    std::vector<data::HostBatch> batches;
+    const data::HostBatch whole = train::parity_step(config, 0);
+    const data::Deal deal = {
+        .micro_sequences = config.batch.micro_sequences, .rank = world.rank(), .ranks = 2};
+    const data::HostBatch mine = train::dealt(whole, deal);
+    const auto step = [&] {
+      runtime.train_step(mine, {whole.loss_tokens, whole.valid_tokens}, 0, 1e-3);
+      runtime.read_record();
+      runtime.parameter_store().finish_weights();
+    };
+    for (int i = 0; i < 3; ++i)
+      step();
+    world.all().barrier();
+    const std::int64_t before = num_allocations();
+    world.all().barrier();
+    step();
+    world.all().barrier();
+    const std::int64_t after = num_allocations();
+    world.all().barrier();
+    EXPECT_EQ(after, before);
+  });
+}
+
+}  // namespace
+}  // namespace ulmus::test
