@@ -65,9 +65,9 @@ void check_all_reduce_values(Communicator& group) {
     group.all_reduce(std::span(least), ReduceOp::kMin);
     group.all_reduce(std::span(largest), ReduceOp::kMax);
     const auto of_members = [&](std::int64_t i) {
-      std::vector<T> values;
-      for (int member = 0; member < group.size(); ++member) {
-        values.push_back(rank_value<T>(group.world_rank(member), i));
+      std::vector<T> values(static_cast<std::size_t>(group.size()));
+      for (std::size_t member = 0; member < values.size(); ++member) {
+        values[member] = rank_value<T>(group.world_rank(static_cast<int>(member)), i);
       }
       return values;
     };

@@ -17,71 +17,82 @@ struct NamedOperation {
   std::function<void(Communicator&, Device&)> run;
 };
 
+inline constexpr std::int64_t kOperationElements = 24;
+
+inline std::vector<double> operation_values() {
+  return std::vector<double>(kOperationElements, 1.0);
+}
+
+inline PieceBounds operation_pieces(const Communicator& group) {
+  PieceBounds begin(static_cast<std::size_t>(group.size()) + 1);
+  for (std::size_t member = 0; member < begin.size(); ++member) {
+    begin[member] = kOperationElements / group.size() * static_cast<std::int64_t>(member);
+  }
+  begin.back() = kOperationElements;
+  return begin;
+}
+
+inline void run_broadcast(Communicator& group, Device& /*device*/) {
+  std::vector<double> bytes = operation_values();
+  group.broadcast(std::as_writable_bytes(std::span(bytes)), group.size() - 1);
+}
+
+inline void run_all_gather_bytes(Communicator& group, Device& /*device*/) {
+  const std::vector<double> mine = operation_values();
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(group.size()));
+  group.all_gather_bytes(std::as_writable_bytes(std::span(all)), std::as_bytes(std::span(mine)));
+}
+
+inline void run_all_reduce_values(Communicator& group, Device& /*device*/) {
+  std::vector<double> sums = operation_values();
+  group.all_reduce(std::span(sums), ReduceOp::kSum);
+}
+
+inline void run_reduce_scatter(Communicator& group, Device& device) {
+  std::vector<double> buffer = operation_values();
+  const PieceBounds begin = operation_pieces(group);
+  Staging staging(ReduceScatter::staging_bytes(begin, DType::kF64));
+  ReduceScatter operation(group, view_of(buffer), begin, staging.view(), device);
+  operation.start();
+  operation.wait();
+}
+
+inline void run_all_gather(Communicator& group, Device& device) {
+  std::vector<double> buffer = operation_values();
+  AllGather operation(group, view_of(buffer), operation_pieces(group), device);
+  operation.start();
+  operation.wait();
+}
+
+inline void run_all_reduce(Communicator& group, Device& device) {
+  std::vector<double> buffer = operation_values();
+  const std::vector<AllReduce::Part> parts{{.values = view_of(buffer)}};
+  Staging staging(AllReduce::staging_bytes(parts, group.size()));
+  AllReduce operation(group, parts, staging.view(), device);
+  operation.start();
+  operation.wait();
+}
+
+inline void run_all_to_all(Communicator& group, Device& device) {
+  std::vector<double> in = operation_values();
+  std::vector<double> out = operation_values();
+  PieceBounds even = operation_pieces(group);
+  even.back() = kOperationElements / group.size() * group.size();
+  AllToAll operation(group, device);
+  operation.start(view_of(out), even, view_of(in), even);
+  operation.wait();
+}
+
 inline std::vector<NamedOperation> all_operations() {
-  constexpr std::int64_t kElements = 24;
-  const auto pieces = [](const Communicator& group) {
-    PieceBounds begin;
-    for (int member = 0; member <= group.size(); ++member) {
-      begin.push_back(kElements * member / group.size());
-    }
-    return begin;
-  };
-  const auto values = [] { return std::vector<double>(kElements, 1.0); };
   return {
-      {"barrier", [](Communicator& group, Device&) { group.barrier(); }},
-      {"broadcast",
-       [=](Communicator& group, Device&) {
-         std::vector<double> bytes = values();
-         group.broadcast(std::as_writable_bytes(std::span(bytes)), group.size() - 1);
-       }},
-      {"all_gather_bytes",
-       [=](Communicator& group, Device&) {
-         const std::vector<double> mine = values();
-         std::vector<double> all(mine.size() * static_cast<std::size_t>(group.size()));
-         group.all_gather_bytes(std::as_writable_bytes(std::span(all)),
-                                std::as_bytes(std::span(mine)));
-       }},
-      {"all_reduce of host values",
-       [=](Communicator& group, Device&) {
-         std::vector<double> sums = values();
-         group.all_reduce(std::span(sums), ReduceOp::kSum);
-       }},
-      {"reduce_scatter",
-       [=](Communicator& group, Device& device) {
-         std::vector<double> buffer = values();
-         Staging staging(ReduceScatter::staging_bytes(pieces(group), DType::kF64));
-         ReduceScatter operation(group, view_of(buffer), pieces(group), staging.view(), device);
-         operation.start();
-         operation.wait();
-       }},
-      {"all_gather",
-       [=](Communicator& group, Device& device) {
-         std::vector<double> buffer = values();
-         AllGather operation(group, view_of(buffer), pieces(group), device);
-         operation.start();
-         operation.wait();
-       }},
-      {"all_reduce",
-       [=](Communicator& group, Device& device) {
-         std::vector<double> buffer = values();
-         std::vector<AllReduce::Part> parts{{.values = view_of(buffer)}};
-         Staging staging(AllReduce::staging_bytes(parts, group.size()));
-         AllReduce operation(group, parts, staging.view(), device);
-         operation.start();
-         operation.wait();
-       }},
-      {"all_to_all",
-       [=](Communicator& group, Device& device) {
-         std::vector<double> in = values();
-         std::vector<double> out = values();
-         AllToAll operation(group, device);
-         PieceBounds even;
-         for (int member = 0; member <= group.size(); ++member) {
-           even.push_back(kElements / group.size() * member);
-         }
-         operation.start(view_of(out), even, view_of(in), even);
-         operation.wait();
-       }},
+      {"barrier", [](Communicator& group, Device& /*device*/) { group.barrier(); }},
+      {"broadcast", run_broadcast},
+      {"all_gather_bytes", run_all_gather_bytes},
+      {"all_reduce of host values", run_all_reduce_values},
+      {"reduce_scatter", run_reduce_scatter},
+      {"all_gather", run_all_gather},
+      {"all_reduce", run_all_reduce},
+      {"all_to_all", run_all_to_all},
   };
 }
 

@@ -108,24 +108,5 @@ TEST_F(OperationsUsageTest, AMetaDeviceHasNoMemory) {
   EXPECT_THAT(error([&] { AllToAll(world_.all(), *meta); }), HasSubstr("a meta device has none"));
 }
 
-TEST(ChunksTest, TheFirstIsTheOddOne) {
-  const auto ends = [](std::int64_t total) {
-    const Chunks chunks{.total_bytes = total, .chunk_bytes = 10};
-    std::vector<std::int64_t> list;
-    for (std::int64_t i = 0; i < chunks.count(); ++i) {
-      EXPECT_EQ(chunks.begin(i), i == 0 ? 0 : list.back());
-      list.push_back(chunks.end(i));
-    }
-    return list;
-  };
-  EXPECT_EQ(ends(0), (std::vector<std::int64_t>{0}));
-  EXPECT_EQ(ends(9), (std::vector<std::int64_t>{9}));
-  EXPECT_EQ(ends(10), (std::vector<std::int64_t>{10}));
-  EXPECT_EQ(ends(23), (std::vector<std::int64_t>{3, 13, 23}));
-  const Chunks huge{.total_bytes = std::int64_t{3} << 40U, .chunk_bytes = 1 << 22U};
-  EXPECT_EQ(huge.count(), 3 << 18U);
-  EXPECT_EQ(huge.end(huge.count() - 1), huge.total_bytes);
-}
-
 }  // namespace
 }  // namespace ulmus::comm

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -97,7 +98,8 @@ inline PieceBounds bounds_of(const std::vector<std::int64_t>& sizes) {
 /// Equal as bits: a NaN equals itself and -0 is not 0.
 template <class T>
 bool same_bits(const T& a, const T& b) {
-  return std::memcmp(&a, &b, sizeof(T)) == 0;
+  using Bytes = std::array<std::byte, sizeof(T)>;
+  return std::bit_cast<Bytes>(a) == std::bit_cast<Bytes>(b);
 }
 
 }  // namespace ulmus::comm::test

@@ -63,8 +63,9 @@ ModelHarness::ModelHarness(const model::ModelConfig& model_config, Backend backe
       grads(std::make_unique<Arena>(*device, MemoryClass::kGradients, kArenaBytes)),
       activations_arena(std::make_unique<Arena>(*device, MemoryClass::kActivations, kArenaBytes)),
       workspace(std::make_unique<Workspace>(*device, kArenaBytes)),
-      parameters(std::make_unique<nn::ParameterSet>(
-          *values, *grads, nn::ParameterSet::Gradients::kAllocate, dtype_of(backend))),
+      memory(std::make_unique<nn::ArenaMemory>(*values, grads.get())),
+      parameters(std::make_unique<nn::ParameterSet>(*memory, nn::ParameterSet::Gradients::kAllocate,
+                                                    dtype_of(backend))),
       head_z_loss_(head_z_loss) {
   model = std::make_unique<model::LanguageModel>(
       config,
@@ -90,7 +91,8 @@ ModelHarness::ModelHarness(const model::ModelConfig& model_config, Backend backe
   }
   device->copy_to_device(positions_, std::span<const std::int32_t>(positions));
   model->upload_tables(*device);
-  model->initialize_parameters(context());
+  for (const nn::Parameter& parameter : parameters->all())
+    model->initialize(parameter, parameter.value, 0, context());
 }
 
 nn::Batch ModelHarness::upload(const HostTokens& host_tokens) {

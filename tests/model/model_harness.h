@@ -66,6 +66,7 @@ class ModelHarness {
   std::unique_ptr<Arena> activations_arena;
   std::unique_ptr<Workspace> workspace;
   parallel::LocalExchange exchange;
+  std::unique_ptr<nn::ArenaMemory> memory;
   std::unique_ptr<nn::ParameterSet> parameters;
   std::unique_ptr<model::LanguageModel> model;
   std::unique_ptr<model::StepRecord> record;

@@ -12,7 +12,8 @@ using nn::ParameterFamily;
 /// Two units; the second has experts, of which this rank holds a third.
 struct Model {
   explicit Model(int shard)
-      : parameters(f.arena, f.arena, nn::ParameterSet::Gradients::kNone, DType::kF32, {shard, 3}) {
+      : memory(f.arena, nullptr),
+        parameters(memory, nn::ParameterSet::Gradients::kNone, DType::kF32, {shard, 3}) {
     parameters.begin_unit("embedding");
     parameters.add("embedding", {100, 90}, ParameterFamily::kDense, {});
     parameters.begin_unit("block");
@@ -21,6 +22,7 @@ struct Model {
     parameters.add("experts", {6, 5000}, ParameterFamily::kExpert, {});
   }
   test::DeviceFixture f;
+  nn::ArenaMemory memory;
   nn::ParameterSet parameters;
 };
 

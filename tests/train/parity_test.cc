@@ -55,9 +55,11 @@ TEST(Parity, OddNumbersOfRanksAndOtherObjectives) {
     EXPECT_EQ(first_difference(report), "") << scope;
   }
   // More ranks than micro-batches: some never have a token.
-  const train::ParityReport many = parity_of(
-      small_config({"precision.compute=fp64"}),
-      {.ranks = 6, .layouts = {"expert=1 exchange=local", "expert=6 exchange=all_to_all"}});
+  const train::ParityReport many =
+      parity_of(small_config({"precision.compute=fp64"}),
+                {.ranks = 6,
+                 .layouts = {"expert=1 exchange=local params=resident",
+                             "expert=6 exchange=all_to_all params=resharded prefetch=true"}});
   EXPECT_EQ(first_difference(many), "");
 }
 
@@ -69,10 +71,11 @@ TEST(Parity, CountsLegalAndRefusedLayouts) {
     int legal = 0;
     for (int expert = 1; expert <= ranks; ++expert) {
       if (ranks % expert != 0 || 12 % expert != 0) continue;
-      legal += expert == 1 ? 2 : 1;
+      // Resident; resharded with two lengths of stay, with and without prefetch.
+      legal += (expert == 1 ? 2 : 1) * 5;
     }
     const auto layouts = train::parity_layouts(config, ranks);
-    EXPECT_EQ(layouts.size(), 2U * static_cast<std::size_t>(ranks));
+    EXPECT_EQ(layouts.size(), 2U * 8U * static_cast<std::size_t>(ranks));
     EXPECT_EQ(std::ranges::count_if(layouts, [](const auto& one) { return !one.refusal; }), legal)
         << ranks;
   }
@@ -81,24 +84,27 @@ TEST(Parity, CountsLegalAndRefusedLayouts) {
 TEST(Parity, LayoutsAreChosenByName) {
   const train::Config config = small_config({"precision.compute=fp64"});
   const train::ParityReport report =
-      parity_of(config, {.ranks = 2, .layouts = {"expert=2 exchange=all_to_all"}});
+      parity_of(config, {.ranks = 2, .layouts = {"expert=2 exchange=all_to_all params=resident"}});
   EXPECT_EQ(report.run, 1);
-  EXPECT_EQ(report.legal, 3);
-  EXPECT_EQ(report.refused, 1);
+  EXPECT_EQ(report.legal, 15);
+  EXPECT_EQ(report.refused, 2 * 16 - 15);
   const auto refusal = [&](const std::string& name) {
     return message_of([&] { parity_of(config, {.ranks = 2, .layouts = {name}}); });
   };
-  EXPECT_THAT(refusal("expert=2 exchange=all_to_al"), HasSubstr("the nearest is \"expert=2"));
-  EXPECT_THAT(refusal("expert=2 exchange=local"), HasSubstr("is refused: parallel.exchange"));
+  EXPECT_THAT(refusal("expert=2 exchange=all_to_al params=resident"),
+              HasSubstr("the nearest is \"expert=2"));
+  EXPECT_THAT(refusal("expert=2 exchange=local params=resident"),
+              HasSubstr("is refused: parallel.exchange"));
 }
 
 /// What is put wrong on purpose is found, and the first tensor that it spoils is named.
 class ParityFaults : public testing::Test {
  protected:
   static std::string found(const train::ParityFaults& faults) {
-    return first_difference(
-        parity_of(small_config({"precision.compute=fp64"}),
-                  {.ranks = 4, .layouts = {"expert=2 exchange=all_to_all"}, .faults = faults}));
+    return first_difference(parity_of(small_config({"precision.compute=fp64"}),
+                                      {.ranks = 4,
+                                       .layouts = {"expert=2 exchange=all_to_all params=resident"},
+                                       .faults = faults}));
   }
 };
 

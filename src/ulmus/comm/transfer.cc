@@ -11,10 +11,11 @@ void Transfer::send(const Channel& channel, std::span<const std::byte> bytes,
   start(channel, static_cast<std::int64_t>(bytes.size()), chunk_bytes);
 }
 
-void Transfer::receive(const Channel& channel, std::span<std::byte> bytes) {
+void Transfer::receive(const Channel& channel, std::span<std::byte> bytes,
+                       std::int64_t chunk_bytes) {
   to_ = bytes.data();
   sends_ = false;
-  start(channel, static_cast<std::int64_t>(bytes.size()), kChunkBytes);
+  start(channel, static_cast<std::int64_t>(bytes.size()), chunk_bytes);
 }
 
 void Transfer::start(const Channel& channel, std::int64_t total_bytes, std::int64_t chunk_bytes) {

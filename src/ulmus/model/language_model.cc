@@ -68,20 +68,19 @@ void LanguageModel::upload_tables(Device& device) const {
   }
 }
 
-void LanguageModel::initialize_parameters(const ExecContext& ctx) const {
-  for (const nn::Parameter& parameter : parameters_.all()) {
-    if (parameter.initialization.std == 0.0) {
-      ops::fill({.x = parameter.value, .value = 1.0}, ctx);
-    } else {
-      ops::initialize_truncated_normal(
-          {.x = parameter.value,
-           .key = philox_key(options_.seed, RandomPurpose::kInitialWeights, parameter.name),
-           .std = parameter.initialization.std,
-           .bound = kInitialBound,
-           .first_element = parameter.first_element},
-          ctx);
-    }
+void LanguageModel::initialize(const nn::Parameter& parameter, TensorView part,
+                               std::int64_t first_element, const ExecContext& ctx) const {
+  if (parameter.initialization.std == 0.0) {
+    ops::fill({.x = part, .value = 1.0}, ctx);
+    return;
   }
+  ops::initialize_truncated_normal(
+      {.x = part,
+       .key = philox_key(options_.seed, RandomPurpose::kInitialWeights, parameter.name),
+       .std = parameter.initialization.std,
+       .bound = kInitialBound,
+       .first_element = first_element},
+      ctx);
 }
 
 LanguageModel::Activations LanguageModel::allocate_activations(Arena& arena,

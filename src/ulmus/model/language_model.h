@@ -46,8 +46,10 @@ class LanguageModel {
 
   /// Fills the position tables. Once, before anything is computed.
   void upload_tables(Device& device) const;
-  /// Initial weights: a pure function of the seed and each parameter's name.
-  void initialize_parameters(const ExecContext& ctx) const;
+  /// Initial weights of a part of a parameter that begins at element `first_element` of the whole
+  /// tensor: a pure function of seed, name and element.
+  void initialize(const nn::Parameter& parameter, TensorView part, std::int64_t first_element,
+                  const ExecContext& ctx) const;
 
   Activations allocate_activations(Arena& arena, std::int64_t max_sequences,
                                    std::int64_t sequence_length, Keep keep) const;

@@ -19,7 +19,24 @@ Shape local_shape(const Shape& shape, ExpertShard experts) {
 
 int ParameterSet::begin_unit(std::string name) {
   units_.push_back(std::move(name));
-  return static_cast<int>(units_.size()) - 1;
+  const int unit = static_cast<int>(units_.size()) - 1;
+  memory_.begin_unit(unit);
+  return unit;
+}
+
+PlacedWeight ArenaMemory::allocate(const std::string& name, DType dtype, const Shape& shape) {
+  const TensorView value = values_.allocate(name, dtype, shape);
+  return {value, gradients_ == nullptr ? TensorView() : gradients_->allocate(name, dtype, shape)};
+}
+
+std::vector<std::int64_t> bytes_of_units(const ParameterSet& parameters) {
+  std::vector<std::int64_t> bytes(parameters.units().size(), 0);
+  for (const Parameter& parameter : parameters.all()) {
+    const DType dtype = parameters.dtype();
+    bytes[static_cast<std::size_t>(parameter.unit)] +=
+        Arena::padded_elements(parameter.value.numel(), dtype) * size_of(dtype);
+  }
+  return bytes;
 }
 
 Weight ParameterSet::add(std::string name, const Shape& shape, ParameterFamily family,
@@ -37,8 +54,7 @@ Weight ParameterSet::add(std::string name, const Shape& shape, ParameterFamily f
   ULMUS_CHECK(!is_expert || shape.dim(0) % experts_.count == 0, "parameter ", name, " ", shape,
               " is to be cut into ", experts_.count, " shares of whole experts");
   const Shape local = is_expert ? local_shape(shape, experts_) : shape;
-  const TensorView value = values_.allocate(name, dtype_, local);
-  const TensorView grad = has_gradients() ? gradients_.allocate(name, dtype_, local) : TensorView();
+  const PlacedWeight placed = memory_.allocate(name, dtype_, local);
   parameters_.push_back({.name = std::move(name),
                          .family = family,
                          .initialization = initialization,
@@ -46,9 +62,9 @@ Weight ParameterSet::add(std::string name, const Shape& shape, ParameterFamily f
                          .shape = shape,
                          .slice_elements = is_expert ? shape.numel() / shape.dim(0) : shape.numel(),
                          .first_element = is_expert ? local.numel() * experts_.index : 0,
-                         .value = value,
-                         .grad = grad});
-  return {value, grad};
+                         .value = placed.value,
+                         .grad = placed.grad});
+  return {placed.value, placed.grad};
 }
 
 }  // namespace ulmus::nn

@@ -52,14 +52,42 @@ class ParameterUse {
   virtual void after_backward(int unit) = 0;
 };
 
+/// A parameter's weight and gradient (which may be empty), writable.
+struct PlacedWeight {
+  TensorView value;
+  TensorView grad;
+};
+
+/// Where whole weights and their gradients lie.
+class ParameterMemory {
+ public:
+  virtual ~ParameterMemory() = default;
+  /// What follows belongs to the next unit.
+  virtual void begin_unit(int unit) = 0;
+  /// Memory of one parameter, behind the one before it.
+  virtual PlacedWeight allocate(const std::string& name, DType dtype, const Shape& shape) = 0;
+};
+
+/// Every parameter has its place for good.
+class ArenaMemory final : public ParameterMemory {
+ public:
+  /// Without `gradients` (null) grad views stay empty.
+  ArenaMemory(Arena& values, Arena* gradients) : values_(values), gradients_(gradients) {}
+  void begin_unit(int /*unit*/) override {}
+  PlacedWeight allocate(const std::string& name, DType dtype, const Shape& shape) override;
+
+ private:
+  Arena& values_;
+  Arena* gradients_;
+};
+
 /// Which of `count` equal shares of the experts this rank holds.
 struct ExpertShard {
   int index = 0;
   int count = 1;
 };
 
-/// All parameters of a model, in the order of registration. Values live in the parameter arena,
-/// gradients in the gradient arena.
+/// All parameters of a model, in the order of registration.
 ///
 /// Parameters come in units, which are used one after the other: embedding, each block, head. Those
 /// of a unit and family lie together in memory, the dense ones first.
@@ -67,9 +95,9 @@ class ParameterSet {
  public:
   /// kNone: evaluation and generation only; grad views stay empty.
   enum class Gradients : std::uint8_t { kNone, kAllocate };
-  ParameterSet(Arena& values, Arena& gradients, Gradients mode, DType dtype,
-               ExpertShard experts = {})
-      : values_(values), gradients_(gradients), mode_(mode), dtype_(dtype), experts_(experts) {}
+  /// `memory` outlives this.
+  ParameterSet(ParameterMemory& memory, Gradients mode, DType dtype, ExpertShard experts = {})
+      : memory_(memory), mode_(mode), dtype_(dtype), experts_(experts) {}
 
   /// The parameters that follow belong to the next unit. Returns its index.
   int begin_unit(std::string name);
@@ -102,8 +130,7 @@ class ParameterSet {
   }
 
  private:
-  Arena& values_;
-  Arena& gradients_;
+  ParameterMemory& memory_;
   Gradients mode_;
   DType dtype_;
   ExpertShard experts_;
@@ -111,5 +138,8 @@ class ParameterSet {
   std::vector<Parameter> parameters_;
   ParameterUse* use_ = nullptr;
 };
+
+/// What the whole weights of each unit take on this rank, gaps included.
+std::vector<std::int64_t> bytes_of_units(const ParameterSet& parameters);
 
 }  // namespace ulmus::nn

@@ -15,6 +15,7 @@ namespace ulmus::ops {
 
 struct DenseKernels {
   KernelSlot<FillArgs> fill{"fill"};
+  KernelSlot<CopyArgs> copy{"copy"};
   KernelSlot<AddArgs> add{"add"};
   KernelSlot<InitializeArgs> initialize_truncated_normal{"initialize_truncated_normal"};
   KernelSlot<MatmulArgs> matmul{"matmul"};

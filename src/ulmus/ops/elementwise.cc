@@ -11,6 +11,15 @@ void fill(const FillArgs& args, const ExecContext& ctx) {
   book_and_run(slot, args, {.moved_bytes = bytes_of(args.x)}, 0, ctx);
 }
 
+void copy(const CopyArgs& args, const ExecContext& ctx) {
+  const auto& slot = kernels().dense.copy;
+  const FrontDoor door(slot.name, ctx);
+  door.operand("y", args.y, args.y.dtype(), args.y.shape());
+  door.operand("x", args.x, args.y.dtype(), args.y.shape());
+  door.apart("y", args.y, "x", args.x);
+  book_and_run(slot, args, {.moved_bytes = bytes_of(args.y, args.x)}, 0, ctx);
+}
+
 void add(const AddArgs& args, const ExecContext& ctx) {
   const auto& slot = kernels().dense.add;
   const FrontDoor door(slot.name, ctx);

@@ -15,6 +15,15 @@ struct FillArgs {
 };
 void fill(const FillArgs& args, const ExecContext& ctx);
 
+/// y[i] = x[i]
+///   y  out, overwritten; shares no element with x
+///   x  in, same shape and dtype as y; both contiguous
+struct CopyArgs {
+  TensorView y;
+  ConstTensorView x;
+};
+void copy(const CopyArgs& args, const ExecContext& ctx);
+
 /// y[i] = a[i] + b[i]
 ///   y     out, overwritten; may be the same memory as a or b
 ///   a, b  in, same shape and float dtype as y; contiguous

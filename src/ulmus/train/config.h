@@ -9,6 +9,7 @@
 #include "ulmus/model/config.h"
 #include "ulmus/optim/param_groups.h"
 #include "ulmus/optim/schedule.h"
+#include "ulmus/parallel/reshard.h"
 
 namespace ulmus::train {
 
@@ -66,8 +67,14 @@ struct BatchConfig {
 /// How token rows travel to experts on other ranks.
 enum class Exchange : std::uint8_t { kLocal, kAllToAll };
 
+/// Whether weights stay on their rank, or are gathered for each use.
+enum class Params : std::uint8_t { kResident, kResharded };
+
 struct ParallelConfig {
-  int expert = 1;  ///< ranks that share the experts
+  Params params = Params::kResident;
+  parallel::Reshard reshard = parallel::Reshard::kMicroBatch;
+  bool prefetch = false;  ///< ask for a unit's weights while the one before it is used
+  int expert = 1;         ///< ranks that share the experts
   /// Not set: local where parallel.expert = 1, all_to_all otherwise.
   std::optional<Exchange> exchange;
 

@@ -51,12 +51,18 @@ bool is_varying(const Config& config) {
 
 bool evaluates(const Config& config) { return !config.data.eval.empty(); }
 
+bool is_resharded(const Config& config) { return config.parallel.params == Params::kResharded; }
+
 bool loads(const Config& config) { return !config.checkpoint.load.empty(); }
 
 constexpr std::string_view kNoYarn = "model.rope.yarn_factor is 1";
 constexpr std::string_view kNoWsd = "optim.schedule is not \"wsd\"";
 
-constexpr std::array<Condition, 16> kConditions = {{
+constexpr std::string_view kResident = "parallel.params is \"resident\"";
+
+constexpr std::array<Condition, 18> kConditions = {{
+    {"parallel.reshard", is_resharded, kResident},
+    {"parallel.prefetch", is_resharded, kResident},
     {"parallel.expert", has_experts, "every layer is dense (model.dense_layers)"},
     {"parallel.exchange", has_experts, "every layer is dense (model.dense_layers)"},
     {"moe.", has_experts, "every layer is dense (model.dense_layers)"},

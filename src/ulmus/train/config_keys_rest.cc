@@ -169,13 +169,16 @@ void add_parallel_keys(KeyTable& table) {
                      .on_resume = kMay});
   table.add_fixed_integer("parallel.context", kPositive, 1,
                           {.meaning = "ranks that share a sequence", .on_resume = kMay});
-  table.add_fixed_choice(
-      "parallel.params", {"resharded"}, "resident",
+  table.add_choice<Params>(
+      "parallel.params", [](auto& c) -> auto& { return c.parallel.params; },
+      {{"resident", Params::kResident}, {"resharded", Params::kResharded}}, {},
       {.meaning = "weights stay on their rank, or are gathered for each use", .on_resume = kMay});
-  table.add_fixed_choice("parallel.reshard", {"step"}, "micro_batch",
-                         {.meaning = "how long gathered weights stay", .on_resume = kMay});
-  table.add_fixed_false("parallel.prefetch",
-                        {.meaning = "gather the next block's weights early", .on_resume = kMay});
+  table.add_choice<parallel::Reshard>(
+      "parallel.reshard", [](auto& c) -> auto& { return c.parallel.reshard; },
+      {{"micro_batch", parallel::Reshard::kMicroBatch}, {"step", parallel::Reshard::kStep}}, {},
+      {.meaning = "how long gathered weights stay", .on_resume = kMay});
+  table.add_boolean("parallel.prefetch", [](auto& c) -> auto& { return c.parallel.prefetch; },
+                    {.meaning = "gather the next block's weights early", .on_resume = kMay});
   table.add_fixed("parallel.split", "array of layers", "[]",
                   {.meaning = "first layer of each stage", .on_resume = kMay});
   table.add_fixed_integer(

@@ -21,10 +21,10 @@ class Decoder::Parts {
         const MemoryTable& capacity)
       : device_(device),
         values_(device, MemoryClass::kParameters, capacity[MemoryClass::kParameters]),
-        no_gradients_(device, MemoryClass::kGradients, 0),
+        memory_(values_, nullptr),
         activations_(device, MemoryClass::kActivations, capacity[MemoryClass::kActivations]),
         workspace_(device, capacity[MemoryClass::kWorkspace]),
-        parameters_(values_, no_gradients_, nn::ParameterSet::Gradients::kNone,
+        parameters_(memory_, nn::ParameterSet::Gradients::kNone,
                     config.compute == Compute::kFp64 ? DType::kF64 : DType::kF32),
         model_(config.model, {.seed = config.run.seed, .max_positions = max_length}, exchange_,
                parameters_, values_),
@@ -87,7 +87,7 @@ class Decoder::Parts {
  private:
   Device& device_;
   Arena values_;
-  Arena no_gradients_;
+  nn::ArenaMemory memory_;
   Arena activations_;
   Workspace workspace_;
   Meter meter_;

@@ -116,7 +116,33 @@ std::string name_of(Exchange exchange) {
 }
 
 std::string name_of(const ParallelConfig& keys) {
-  return concat("expert=", keys.expert, " exchange=", name_of(keys.used_exchange()));
+  std::string name = concat("expert=", keys.expert, " exchange=", name_of(keys.used_exchange()));
+  const bool is_resharded = keys.params == Params::kResharded;
+  name += is_resharded ? " params=resharded" : " params=resident";
+  if (keys.reshard == parallel::Reshard::kStep) name += " reshard=step";
+  if (keys.prefetch) name += " prefetch=true";
+  return name;
+}
+
+/// Every value of every key of [parallel], with every other; those of one value are left out.
+std::vector<ParallelConfig> all_combinations(int ranks) {
+  std::vector<ParallelConfig> all;
+  for (int expert = 1; expert <= ranks; ++expert) {
+    for (const Exchange exchange : {Exchange::kLocal, Exchange::kAllToAll}) {
+      for (const Params params : {Params::kResident, Params::kResharded}) {
+        for (const auto reshard : {parallel::Reshard::kMicroBatch, parallel::Reshard::kStep}) {
+          for (const bool prefetch : {false, true}) {
+            all.push_back({.params = params,
+                           .reshard = reshard,
+                           .prefetch = prefetch,
+                           .expert = expert,
+                           .exchange = exchange});
+          }
+        }
+      }
+    }
+  }
+  return all;
 }
 
 /// The layouts that are to be run.
@@ -184,22 +210,17 @@ ParityRow run_layout(const ParityLayout& layout, const Reference& reference,
 
 std::vector<ParityLayout> parity_layouts(const Config& config, int ranks) {
   std::vector<ParityLayout> layouts;
-  for (int expert = 1; expert <= ranks; ++expert) {
-    for (const Exchange exchange : {Exchange::kLocal, Exchange::kAllToAll}) {
-      ParityLayout layout;
-      layout.keys.expert = expert;
-      layout.keys.exchange = exchange;
-      layout.name = name_of(layout.keys);
-      Config candidate = config;
-      candidate.parallel = layout.keys;
-      try {
-        candidate.validate();
-        layout_of(candidate, ranks);
-      } catch (const InputError& error) {
-        layout.refusal = error.what();
-      }
-      layouts.push_back(std::move(layout));
+  for (const ParallelConfig& keys : all_combinations(ranks)) {
+    ParityLayout layout = {.keys = keys, .name = name_of(keys), .refusal = std::nullopt};
+    Config candidate = config;
+    candidate.parallel = keys;
+    try {
+      candidate.validate();
+      layout_of(candidate, ranks);
+    } catch (const InputError& error) {
+      layout.refusal = error.what();
     }
+    layouts.push_back(std::move(layout));
   }
   return layouts;
 }

@@ -6,6 +6,8 @@
 #include "ulmus/ops/router_bias.h"
 #include "ulmus/parallel/all_to_all_exchange.h"
 #include "ulmus/parallel/local_exchange.h"
+#include "ulmus/parallel/resharded_store.h"
+#include "ulmus/parallel/resident_store.h"
 
 namespace ulmus::train {
 
@@ -45,6 +47,43 @@ std::vector<optim::OptimizedTensor> optimized_tensors(const nn::ParameterSet& pa
   return tensors;
 }
 
+nn::ParameterSet::Gradients gradients_of(Purpose purpose) {
+  return purpose == Purpose::kTrain ? nn::ParameterSet::Gradients::kAllocate
+                                    : nn::ParameterSet::Gradients::kNone;
+}
+
+/// What each unit of the model takes on a rank, found by registering its parameters on paper.
+std::vector<std::int64_t> measure_units(const Config& config, nn::ExpertShard experts) {
+  const std::unique_ptr<Device> meta = make_meta_device(1);
+  Arena arena(*meta, MemoryClass::kParameters, Arena::kUnbounded);
+  nn::ArenaMemory memory(arena, nullptr);
+  nn::ParameterSet parameters(memory, nn::ParameterSet::Gradients::kNone, dtype_of(config.compute),
+                              experts);
+  parallel::LocalExchange exchange;
+  const model::LanguageModel model(config.model, {.max_positions = 1}, exchange, parameters, arena);
+  return nn::bytes_of_units(parameters);
+}
+
+std::unique_ptr<nn::ParameterMemory> make_memory(const Config& config, Purpose purpose,
+                                                 const parallel::Ranks& ranks, Arena& values,
+                                                 Arena& gradients) {
+  if (config.parallel.params == Params::kResident) {
+    return std::make_unique<nn::ArenaMemory>(values,
+                                             purpose == Purpose::kTrain ? &gradients : nullptr);
+  }
+  const std::vector<std::int64_t> bytes =
+      measure_units(config, {ranks.here().expert, ranks.layout().expert});
+  // One slot in use, and with prefetch one on its way; weights that stay have one each.
+  const int in_turns = config.parallel.prefetch ? 2 : 1;
+  const bool stay = config.parallel.reshard == parallel::Reshard::kStep;
+  return std::make_unique<parallel::SlotMemory>(
+      parallel::SlotMemory::Options{
+          .weight_slots = stay ? static_cast<int>(bytes.size()) : in_turns,
+          .gradient_slots = in_turns,
+          .first_alone = config.model.tied},
+      bytes, gradients_of(purpose), values, gradients);
+}
+
 std::unique_ptr<nn::TokenExchange> make_exchange(const ParallelConfig& config,
                                                  const parallel::Ranks& ranks, Device& device) {
   if (config.used_exchange() == Exchange::kLocal) {
@@ -79,10 +118,10 @@ Runtime::Runtime(const Config& config, Purpose purpose, Device& device,
       arenas_(make_arenas(device, capacity)),
       workspace_(device, capacity[MemoryClass::kWorkspace]),
       exchange_(make_exchange(config.parallel, ranks, device)),
-      parameters_(arena(MemoryClass::kParameters), arena(MemoryClass::kGradients),
-                  purpose == Purpose::kTrain ? nn::ParameterSet::Gradients::kAllocate
-                                             : nn::ParameterSet::Gradients::kNone,
-                  dtype_of(config.compute), {ranks.here().expert, ranks.layout().expert}),
+      memory_(make_memory(config, purpose, ranks, arena(MemoryClass::kParameters),
+                          arena(MemoryClass::kGradients))),
+      parameters_(*memory_, gradients_of(purpose), dtype_of(config.compute),
+                  {ranks.here().expert, ranks.layout().expert}),
       model_(config.model,
              {.seed = config.run.seed,
               .max_positions = config.data.sequence_length,
@@ -99,10 +138,7 @@ Runtime::Runtime(const Config& config, Purpose purpose, Device& device,
           config.data.sequence_length,
           purpose == Purpose::kTrain ? model::LanguageModel::Keep::kTraining
                                      : model::LanguageModel::Keep::kForward)),
-      store_(std::make_unique<parallel::ResidentStore>(
-          parameters_, options.families.value_or(ranks.families()), ranks.world(),
-          arena(MemoryClass::kParameters), arena(MemoryClass::kGradients),
-          arena(MemoryClass::kExchange), device)),
+      store_(make_store(config.parallel, options.families.value_or(ranks.families()))),
       reduce_record_(make_record_reduction(record_, ranks, arena(MemoryClass::kExchange), device)),
       bias_update_(config.model.moe.bias_update) {
   if (purpose == Purpose::kTrain) {
@@ -123,7 +159,31 @@ Runtime::Runtime(const Config& config, Purpose purpose, Device& device,
   buffers_.upload_positions(device);
 }
 
-void Runtime::initialize_parameters() { model_.initialize_parameters(context()); }
+std::unique_ptr<parallel::ParameterStore> Runtime::make_store(
+    const ParallelConfig& config, const parallel::FamilyGroups& groups) {
+  Arena& values = arena(MemoryClass::kParameters);
+  Arena& gradients = arena(MemoryClass::kGradients);
+  Arena& exchange = arena(MemoryClass::kExchange);
+  if (config.params == Params::kResident) {
+    return std::make_unique<parallel::ResidentStore>(parameters_, groups, ranks_.world(), values,
+                                                     gradients, exchange, device_);
+  }
+  const parallel::ReshardedStore::Options options = {
+      .reshard = config.reshard,
+      .prefetch = config.prefetch ? parallel::Prefetch::kNextUnit : parallel::Prefetch::kNone};
+  return std::make_unique<parallel::ReshardedStore>(
+      parameters_, options, groups, ranks_.world(),
+      dynamic_cast<const parallel::SlotMemory&>(*memory_), values, gradients, exchange, context());
+}
+
+void Runtime::initialize_parameters() {
+  for (const parallel::OwnedShare& share : store_->shares()) {
+    if (share.blocks.num_blocks() == 0) continue;
+    model_.initialize(parameters_.all()[static_cast<std::size_t>(share.parameter)], share.value,
+                      share.blocks.element_begin(), context());
+  }
+  store_->publish_weights();
+}
 
 void Runtime::accumulate_gradients(const data::HostBatch& batch, const StepTotals& totals,
                                    std::int64_t step) {

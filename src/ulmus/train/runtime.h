@@ -10,8 +10,8 @@
 #include "ulmus/device/exec_context.h"
 #include "ulmus/model/language_model.h"
 #include "ulmus/optim/optimizer.h"
+#include "ulmus/parallel/parameter_store.h"
 #include "ulmus/parallel/ranks.h"
-#include "ulmus/parallel/resident_store.h"
 #include "ulmus/train/batch_buffers.h"
 #include "ulmus/train/config.h"
 
@@ -80,6 +80,8 @@ class Runtime {
   const std::vector<Allocation>& allocations(MemoryClass memory_class) const;
 
  private:
+  std::unique_ptr<parallel::ParameterStore> make_store(const ParallelConfig& config,
+                                                       const parallel::FamilyGroups& groups);
   Arena& arena(MemoryClass memory_class) {
     return *arenas_[static_cast<std::size_t>(memory_class)];
   }
@@ -90,6 +92,7 @@ class Runtime {
   std::vector<std::unique_ptr<Arena>> arenas_;
   Workspace workspace_;
   std::unique_ptr<nn::TokenExchange> exchange_;
+  std::unique_ptr<nn::ParameterMemory> memory_;
   nn::ParameterSet parameters_;
   model::LanguageModel model_;
   model::StepRecord record_;

@@ -289,6 +289,7 @@ std::vector<std::unique_ptr<Transport>> make_thread_transports(int size) {
   ULMUS_CHECK(size >= 1, "a world of ", size, " ranks");
   const auto hub = std::make_shared<Hub>(size);
   std::vector<std::unique_ptr<Transport>> transports;
+  transports.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     transports.push_back(std::make_unique<ThreadTransport>(hub, rank));
   }

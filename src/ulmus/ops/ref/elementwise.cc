@@ -30,6 +30,17 @@ void fill(const FillArgs& args, TensorView /*scratch*/, const ExecContext& /*ctx
   }
 }
 
+/// Threaded: every byte stands alone.
+void copy(const CopyArgs& args, TensorView /*scratch*/, const ExecContext& ctx) {
+  constexpr std::int64_t kGrainBytes = 65536;
+  auto* to = static_cast<std::byte*>(args.y.raw_data());
+  const auto* from = static_cast<const std::byte*>(args.x.raw_data());
+  ctx.device.pool().for_ranges(args.y.size_bytes(), kGrainBytes,
+                               [=](std::int64_t begin, std::int64_t end, int) {
+                                 std::copy(from + begin, from + end, to + begin);
+                               });
+}
+
 void add(const AddArgs& args, TensorView /*scratch*/, const ExecContext& /*ctx*/) {
   dispatch_float(args.y.dtype(), "add", [&]<class T>() {
     T* y = args.y.data<T>();

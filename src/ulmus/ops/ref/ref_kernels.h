@@ -10,6 +10,7 @@ namespace ulmus::ops::ref {
 // their intermediate values in vectors.
 
 void fill(const FillArgs& args, TensorView scratch, const ExecContext& ctx);
+void copy(const CopyArgs& args, TensorView scratch, const ExecContext& ctx);
 void add(const AddArgs& args, TensorView scratch, const ExecContext& ctx);
 /// Threaded: every element stands alone.
 void initialize_truncated_normal(const InitializeArgs& args, TensorView scratch,

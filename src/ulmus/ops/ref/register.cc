@@ -13,6 +13,7 @@ void set(KernelSlot<Args>& slot, Kernel<Args> kernel) {
 
 void register_dense(DenseKernels& dense) {
   set(dense.fill, ref::fill);
+  set(dense.copy, ref::copy);
   set(dense.add, ref::add);
   set(dense.initialize_truncated_normal, ref::initialize_truncated_normal);
   set(dense.matmul, ref::matmul);
