@@ -35,10 +35,10 @@ TEST(Main, OperationsAreListed) {
 TEST(Main, HelpShowsWhatIsBuiltOnly) {
   const Finished run = run_program({"--help"});
   EXPECT_EQ(run.status, 0);
-  for (const char* name : {"train", "eval", "generate", "data", "checkpoint", "bench"}) {
+  for (const char* name : {"train", "eval", "generate", "data", "checkpoint", "parity", "bench"}) {
     EXPECT_THAT(run.out, HasSubstr(name));
   }
-  for (const char* name : {"parity", "serve", "doctor"}) {
+  for (const char* name : {"serve", "doctor"}) {
     EXPECT_THAT(run.out, Not(HasSubstr(name)));
   }
   EXPECT_THAT(run_program({"checkpoint", "--help"}).out, Not(HasSubstr("import-hf")));
@@ -47,7 +47,6 @@ TEST(Main, HelpShowsWhatIsBuiltOnly) {
 TEST(Main, WhatIsNotBuiltIsRefusedByName) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"plan", "x.toml", "--ranks", "4"},
-        {"parity", "x.toml"},
         {"serve", "--port", "1"},
         {"doctor"}}) {
     const Finished run = run_program(arguments);

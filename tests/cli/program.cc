@@ -25,6 +25,9 @@ std::filesystem::path make_temporary(const char* what) {
 }  // namespace
 
 Program::Program(const std::vector<std::string>& arguments)
+    : Program(ULMUS_TEST_PROGRAM, arguments) {}
+
+Program::Program(const std::string& executable, const std::vector<std::string>& arguments)
     : out_path_(make_temporary("program") / "out") {
   std::array<int, 2> ends{};
   ULMUS_CHECK(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe");
@@ -34,7 +37,7 @@ Program::Program(const std::vector<std::string>& arguments)
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_path_.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  std::vector<std::string> words = {ULMUS_TEST_PROGRAM};
+  std::vector<std::string> words = {executable};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) {
@@ -42,10 +45,10 @@ Program::Program(const std::vector<std::string>& arguments)
   }
   argv.push_back(nullptr);
   const int status =
-      ::posix_spawn(&pid_, ULMUS_TEST_PROGRAM, &actions, nullptr, argv.data(), environ);
+      ::posix_spawn(&pid_, executable.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
-  ULMUS_CHECK(status == 0, "cannot start ", ULMUS_TEST_PROGRAM);
+  ULMUS_CHECK(status == 0, "cannot start ", executable);
 }
 
 Program::~Program() {

@@ -19,6 +19,8 @@ struct Finished {
 class Program {
  public:
   explicit Program(const std::vector<std::string>& arguments);
+  /// Of another executable, by its path.
+  Program(const std::string& executable, const std::vector<std::string>& arguments);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;

@@ -234,13 +234,10 @@ INSTANTIATE_TEST_SUITE_P(
     NotBuilt, RefusedValue,
     testing::Values(
         Refusal{"parallel.pipeline=2", "parallel.pipeline = 2 is not built yet; built: 1"},
-        Refusal{"parallel.expert=4", "parallel.expert = 4 is not built yet"},
         Refusal{"parallel.context=2", "parallel.context = 2 is not built yet"},
         Refusal{"parallel.exchange=rowwise",
-                "parallel.exchange = \"rowwise\" is not built yet; built: local"},
-        Refusal{"parallel.params=resharded", "not built yet; built: resident"},
+                "parallel.exchange = \"rowwise\" is not built yet; built: all_to_all, local"},
         Refusal{"parallel.split=[1, 2]", "parallel.split = [1, 2] is not built yet; built: []"},
-        Refusal{"parallel.prefetch=true", "parallel.prefetch = true is not built yet"},
         Refusal{"precision.compute=bf16",
                 "precision.compute = \"bf16\" is not built yet; built: fp32, fp64"},
         Refusal{"precision.compute=mxfp8", "is not built yet"},
@@ -253,7 +250,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"moe.shared_gate=true", "moe.shared_gate = true is not built yet"},
         Refusal{"device.kind=cuda", "device.kind = \"cuda\" is not built yet; built: cpu"},
         Refusal{"run.trace=[3]", "run.trace = [3] is not built yet; built: []"},
-        Refusal{"run.timeout_s=60", "run.timeout_s = 60 is not built yet; leave the key out"},
         Refusal{"checkpoint.async=true", "checkpoint.async = true is not built yet"},
         Refusal{"model.family=mixtral",
                 "model.family = \"mixtral\" is not built yet; built: olmoe, olmo3_moe"}));
@@ -315,10 +311,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ConfigFile, WhatOneProcessDoesIsAcceptedBySayingSo) {
   const Config config = small_with(
-      {"parallel.pipeline=1", "parallel.expert=1", "parallel.context=1", "parallel.exchange=local",
-       "parallel.params=resident", "parallel.split=[]", "moe.overflow=replay", "moe.capacity=auto",
-       "moe.groups=1", "moe.shared_gate=false", "memory.recompute=none", "precision.exchange=fp32",
-       "device.kind=cpu", "run.trace=[]", "checkpoint.async=false", "precision.scale_rule=ceil"});
+      {"parallel.pipeline=1", "parallel.context=1", "parallel.split=[]", "moe.overflow=replay",
+       "moe.capacity=auto", "moe.groups=1", "moe.shared_gate=false", "memory.recompute=none",
+       "precision.exchange=fp32", "device.kind=cpu", "run.trace=[]", "checkpoint.async=false",
+       "precision.scale_rule=ceil"});
   EXPECT_EQ(to_toml(config), to_toml(parse(kSmall)));
 }
 
@@ -378,6 +374,7 @@ const std::vector<std::string>& unlike_defaults() {
       "run.log_every=3",
       "run.max_steps=99",
       "run.max_tokens=123456",
+      "run.timeout_s=45",
       "model.family=olmo3_moe",
       "model.d_model=96",
       "model.layers=6",
@@ -415,6 +412,11 @@ const std::vector<std::string>& unlike_defaults() {
       "moe.z_loss=0.7",
       "moe.bias_update=0.01",
       "moe.routing=random",
+      "parallel.expert=3",
+      "parallel.exchange=all_to_all",
+      "parallel.params=resharded",
+      "parallel.reshard=step",
+      "parallel.prefetch=true",
       "data.tokenizer=t.json",
       "data.train=[\"a\", \"b\"]",
       "data.eval=[\"c\"]",

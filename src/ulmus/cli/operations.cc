@@ -22,7 +22,8 @@ void add_slots(TextTable& table, const Slots&... slots) {
 int print_operations() {
   TextTable table({"operation", "ref", "cpu"});
   // The bindings do not compile when a table has another number of slots: none can be missed.
-  const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14] = ops::kernels().dense;
+  const auto& dense = ops::kernels().dense;
+  const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14] = dense;
   add_slots(table, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14);
   const auto& [b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12] = ops::kernels().moe;
   add_slots(table, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12);

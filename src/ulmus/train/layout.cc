@@ -1,6 +1,7 @@
 #include "ulmus/train/layout.h"
 
 #include "ulmus/base/error.h"
+#include "ulmus/comm/agreement.h"
 
 namespace ulmus::train {
 
@@ -16,6 +17,12 @@ parallel::Layout layout_of(const Config& config, int ranks) {
     fail_input("parallel.exchange = \"local\" needs parallel.expert = 1, but it is ", keys.expert,
                ": give \"all_to_all\"");
   }
+  return layout;
+}
+
+parallel::Layout layout_of(const Config& config, comm::World& world) {
+  parallel::Layout layout;
+  comm::agree(world.all(), [&] { layout = layout_of(config, world.size()); });
   return layout;
 }
 

@@ -79,15 +79,15 @@ Measured measure_weights(const TracedTensor& mine, const TracedTensor& theirs,
 
 Measured measure(const TracedTensor& mine, const TracedTensor& theirs,
                  const std::vector<double>& gradient, double lr, Compute compute) {
-  using Kind = TracedTensor::Kind;
-  if (theirs.kind == Kind::kCount) return {largest_difference(mine.values, theirs.values), 0.0};
+  using Traced = TracedTensor::Kind;
+  if (theirs.kind == Traced::kCount) return {largest_difference(mine.values, theirs.values), 0.0};
   if (compute == Compute::kFp64) {
     return {largest_difference(mine.values, theirs.values), kF64OfLargest * largest(theirs.values)};
   }
   switch (theirs.kind) {
-    case Kind::kGradient:
+    case Traced::kGradient:
       return {norm_of_difference(mine.values, theirs.values), kF32OfNorm * norm(theirs.values)};
-    case Kind::kWeight:
+    case Traced::kWeight:
       return measure_weights(mine, theirs, gradient, lr);
     default:
       return {largest_difference(mine.values, theirs.values), kF32Metric * largest(theirs.values)};

@@ -65,24 +65,24 @@ class Tracer {
   void add_weights() { add_shares(TracedTensor::Kind::kWeight, "weight"); }
 
   void add_record() {
-    using Kind = TracedTensor::Kind;
+    using Traced = TracedTensor::Kind;
     const model::StepRecord::Host& record = runtime_.read_record();
-    add(Kind::kMetric, "loss/ce", {record.loss_ce});
-    add(Kind::kMetric, "loss/head_z", {record.head_z});
-    add(Kind::kMetric, "gradient norm", {record.gate_field(ops::GateField::kNorm)});
-    add(Kind::kMetric, "clip factor", {record.gate_field(ops::GateField::kClip)});
-    add(Kind::kCount, "updates", {record.gate_field(ops::GateField::kCount)});
-    add(Kind::kMetric, "loss/balance", record.balance);
-    add(Kind::kMetric, "loss/z", record.z_sums);
+    add(Traced::kMetric, "loss/ce", {record.loss_ce});
+    add(Traced::kMetric, "loss/head_z", {record.head_z});
+    add(Traced::kMetric, "gradient norm", {record.gate_field(ops::GateField::kNorm)});
+    add(Traced::kMetric, "clip factor", {record.gate_field(ops::GateField::kClip)});
+    add(Traced::kCount, "updates", {record.gate_field(ops::GateField::kCount)});
+    add(Traced::kMetric, "loss/balance", record.balance);
+    add(Traced::kMetric, "loss/z", record.z_sums);
     for (std::size_t layer = 0; layer < record.counts.size(); ++layer) {
-      add(Kind::kCount, fmt::format("counts of mixture layer {}", layer),
+      add(Traced::kCount, fmt::format("counts of mixture layer {}", layer),
           as_doubles(record.counts[layer]));
-      add(Kind::kMetric, fmt::format("scores of mixture layer {}", layer),
+      add(Traced::kMetric, fmt::format("scores of mixture layer {}", layer),
           record.score_sums[layer]);
     }
     for (const model::Block& block : runtime_.language_model().blocks()) {
       if (!block.is_moe() || block.router().buffers().bias.is_empty()) continue;
-      add(Kind::kMetric, "balancing bias " + block.router().name(),
+      add(Traced::kMetric, "balancing bias " + block.router().name(),
           read_values(block.router().buffers().bias, runtime_.device()));
     }
   }
@@ -174,7 +174,7 @@ void KeptRoutes::on_routes(const nn::Router& router, const nn::StepScale& scale,
 
 Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
                   const ParityFaults& faults) {
-  const parallel::Ranks ranks(world, layout_of(config, world.size()));
+  const parallel::Ranks ranks(world, layout_of(config, world));
   const std::unique_ptr<Device> device = make_device(config, ranks.node());
   MemoryTable memory = measure_memory(config, Purpose::kTrain, ranks.layout(), world.rank(),
                                       num_threads(config, ranks.node()));

@@ -10,7 +10,7 @@ namespace ulmus::train {
 
 DryRun dry_run(const Config& config, comm::World& world) {
   const optim::Plan plan = make_plan(config);
-  const parallel::Ranks ranks(world, layout_of(config, world.size()));
+  const parallel::Ranks ranks(world, layout_of(config, world));
   const int threads = num_threads(config, ranks.node());
   const std::int64_t sequences = plan.max_batch_sequences();
   return {.layout = ranks.layout(),
@@ -31,7 +31,7 @@ TrainResult run_training(const Config& config, const StopFlag& stop, Reporter& r
 
 EvalResult evaluate_checkpoint(const Config& config, const std::filesystem::path& checkpoint,
                                Reporter& reporter, comm::World& world) {
-  const parallel::Ranks ranks(world, layout_of(config, world.size()));
+  const parallel::Ranks ranks(world, layout_of(config, world));
   const std::unique_ptr<Device> device = make_device(config, ranks.node());
   Evaluator evaluator(config, device->pool(), ranks);
   const MemoryTable memory = measure_memory(config, Purpose::kEvaluate, ranks.layout(),

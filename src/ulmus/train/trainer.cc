@@ -82,7 +82,7 @@ data::Loader make_training_loader(const Config& config) {
 Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter, comm::World& world)
     : config_(config),
       stop_(stop),
-      ranks_(world, layout_of(config, world.size())),
+      ranks_(world, layout_of(config, world)),
       folder_(config.run.dir, world.all()),
       reporter_(reporter, folder_.log_path(), config.run.log_level),
       plan_(make_plan(config)),

@@ -23,7 +23,8 @@ std::vector<std::int64_t> table(std::int64_t num_segments,
   std::int64_t out_begin = 1;
   for (const std::int64_t count : rows) {
     total -= count;
-    fields.insert(fields.end(), {out_begin, total, count});
+    for (const std::int64_t field : {out_begin, total, count})
+      fields.push_back(field);
     out_begin += count + 1;
   }
   return fields;
@@ -78,7 +79,8 @@ TEST(CpuMoveSegments, OutputsLargerThanTheCaches) {
   const TensorView in = f.normal(DType::kF32, {100, kWidth}, "in");
   std::vector<std::int64_t> fields;
   for (std::int64_t begin = 0; begin < kRows; begin += 37)
-    fields.insert(fields.end(), {begin, begin % 63, std::min<std::int64_t>(37, kRows - begin)});
+    for (const std::int64_t field : {begin, begin % 63, std::min<std::int64_t>(37, kRows - begin)})
+      fields.push_back(field);
   const auto num_segments = static_cast<std::int64_t>(fields.size()) / 3;
   const TensorView segments = f.tensor({num_segments, 3}, fields);
   const TensorView whole = f.stale(DType::kF32, {kRows, kWidth});
