@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/support/device_fixture.h"
 #include "tests/support/expect.h"
 
@@ -27,6 +29,32 @@ TEST(Fill, EveryElementType) {
   EXPECT_EQ(f.read<std::int32_t>(i32), std::vector<std::int32_t>(3, -1));
   EXPECT_EQ(f.read<std::int64_t>(i64), std::vector<std::int64_t>(2, 3'000'000'000));
   EXPECT_EQ(f.read<std::uint8_t>(u8), std::vector<std::uint8_t>(5, 200));
+}
+
+TEST(Copy, TakesEveryBitOfEveryType) {
+  DeviceFixture f(Backend::kCpu, 2);
+  const TensorView x = f.floats(DType::kF32, {3}, {-0.0, std::nan(""), 1e-45});
+  const TensorView y = f.stale(DType::kF32, {3});
+  copy({.y = y, .x = x}, f.ctx);
+  const auto bits = [&](ConstTensorView view) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(view.size_bytes()));
+    f.device->copy_to_host(std::span(bytes), view);
+    return bytes;
+  };
+  EXPECT_EQ(bits(y), bits(x));
+  const std::int64_t n = 100'003;
+  const TensorView large = f.normal(DType::kF64, {n}, "large");
+  const TensorView target = f.stale(DType::kF64, {n});
+  copy({.y = target, .x = large}, f.ctx);
+  EXPECT_EQ(f.values(target), f.values(large));
+}
+
+TEST(Copy, WindowsThatMeetAndOtherTypesAreRefused) {
+  DeviceFixture f;
+  const TensorView x = f.zeros(DType::kF32, {8});
+  EXPECT_THROW(copy({.y = x.rows(0, 4), .x = x.rows(3, 7)}, f.ctx), Error);
+  EXPECT_THROW(copy({.y = x, .x = f.zeros(DType::kF64, {8})}, f.ctx), Error);
+  EXPECT_THROW(copy({.y = x, .x = f.zeros(DType::kF32, {4})}, f.ctx), Error);
 }
 
 TEST(Add, ApartAndInPlace) {

@@ -20,6 +20,7 @@ constexpr std::int64_t kWidth = 19;
 void run_elementwise(Operands& t) {
   fill({.x = t.none({0, kWidth}), .value = 3.0}, t.ctx);
   fill({.x = t.none(DType::kI32, {0}), .value = 3.0}, t.ctx);
+  copy({.y = t.none({0, kWidth}), .x = t.none({0, kWidth})}, t.ctx);
   add({.y = t.none({0, kWidth}), .a = t.none({0, kWidth}), .b = t.none({0, kWidth})}, t.ctx);
 }
 

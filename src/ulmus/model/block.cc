@@ -40,13 +40,12 @@ Block::Block(const Config& config, nn::ParameterSet& parameters)
         nn::FeedForward({.width = width_, .hidden = model.ffn_hidden, .init_std = model.init_std},
                         parameters, name_ + ".feed_forward");
   } else {
-    moe_ = nn::Moe(
-        {.width = width_,
-         .moe = model.moe,
-         .init_std = model.init_std,
-         .seed = config.seed,
-         .tape = config.tape},
-        *config.exchange, parameters, *config.buffers, name_ + ".moe");
+    moe_ = nn::Moe({.width = width_,
+                    .moe = model.moe,
+                    .init_std = model.init_std,
+                    .seed = config.seed,
+                    .tape = config.tape},
+                   *config.exchange, parameters, *config.buffers, name_ + ".moe");
   }
 }
 

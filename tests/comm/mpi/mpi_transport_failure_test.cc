@@ -32,7 +32,7 @@ class MpiFailureTest : public testing::TestWithParam<std::size_t> {
   /// Longer than mpirun takes to start all ranks on a machine with few cores.
   static constexpr int kTimeoutMs = 1000;
 
-  static void SetUpTestSuite() { test::allow_mpirun(); }
+  static void SetUpTestSuite() { ulmus::test::allow_mpirun(); }
   void SetUp() override {
     folder_ = std::filesystem::path(testing::TempDir()) /
               concat("mpi_failures_", static_cast<const void*>(this), "_", GetParam());
