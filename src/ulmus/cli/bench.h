@@ -10,6 +10,8 @@ namespace ulmus::cli {
 
 struct BenchOptions {
   std::string name;
+  std::string config;  ///< of measurements that take a configuration
+  std::vector<std::string> overrides;
   bool lists = false;
   int repetitions = 5;
   int threads = 0;
@@ -21,12 +23,14 @@ struct Bench {
   std::string_view name;
   std::string_view answers;
   int (*run)(const BenchOptions& options);
+  bool takes_ranks = false;  ///< runs on all ranks that mpirun or srun started
 };
 
 /// All that are built; a new one is one file and one line in bench.cc.
 std::span<const Bench> benches();
 
 int bench_ceiling(const BenchOptions& options);
+int bench_step(const BenchOptions& options);
 
 /// Median, smallest and largest of some repetitions.
 struct Spread {

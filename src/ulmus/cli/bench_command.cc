@@ -5,6 +5,7 @@
 #include "ulmus/base/error.h"
 #include "ulmus/cli/bench.h"
 #include "ulmus/cli/commands.h"
+#include "ulmus/cli/on_ranks.h"
 #include "ulmus/cli/output.h"
 
 namespace ulmus::cli {
@@ -13,8 +14,8 @@ namespace {
 /// The measurements of the interface that are not built.
 const std::vector<std::string>& planned_benches() {
   static const std::vector<std::string> kNames = {
-      "step",     "experts",   "grouped",   "residency", "exchange",       "skew",
-      "pipeline", "precision", "recompute", "overlap",   "operand-values", "checkpoint"};
+      "experts",   "grouped",   "residency", "exchange",       "skew",      "pipeline",
+      "precision", "recompute", "overlap",   "operand-values", "checkpoint"};
   return kNames;
 }
 
@@ -41,7 +42,9 @@ int run_bench(const BenchOptions& options) {
   }
   check_json_target(options.json);
   for (const Bench& bench : benches()) {
-    if (bench.name == options.name) return bench.run(options);
+    if (bench.name != options.name) continue;
+    if (!bench.takes_ranks) refuse_ranks();
+    return bench.run(options);
   }
   std::string built;
   for (const std::string& name : built_names()) {
@@ -62,6 +65,10 @@ void add_bench_command(CLI::App& program, Invocation& invocation) {
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* command = program.add_subcommand("bench", "Measurements");
   CLI::Option* name = command->add_option("NAME", options->name, "Which one; see --list");
+  command->add_option("CONFIG", options->config, "Configuration, a TOML file, for: step");
+  command->add_option("--set", options->overrides, "Sets a key: --set moe.top_k=2; may be repeated")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   CLI::Option* list = command->add_flag("--list", options->lists, "The measurements there are");
   command->add_option("--repetitions", options->repetitions, "Of everything that is timed")
       ->check(CLI::Range(1, 100000))
@@ -72,6 +79,7 @@ void add_bench_command(CLI::App& program, Invocation& invocation) {
   command->add_option("--json", options->json, "Writes the facts as JSON; - is standard output");
   command->callback([options, name, list, &invocation] {
     if (name->empty() && list->empty()) throw CLI::RequiredError("NAME");
+    invocation.takes_ranks = true;  // each measurement says for itself
     invocation.run = [options] { return run_bench(*options); };
   });
 }

@@ -183,6 +183,7 @@ void Runtime::initialize_parameters() {
                       share.blocks.element_begin(), context());
   }
   store_->publish_weights();
+  store_->finish_weights();
 }
 
 void Runtime::accumulate_gradients(const data::HostBatch& batch, const StepTotals& totals,

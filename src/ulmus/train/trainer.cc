@@ -192,6 +192,7 @@ TrainResult Trainer::run() try {
     step(next);
   }
   if (saved_step_ != position_.step) save();
+  runtime_->parameter_store().finish_weights();  // no rank leaves while another needs its pieces
   report_load();
   if (signal == 0) check_end();
   reporter_.info(fmt::format("{} at step {}, checkpoint {}", signal == 0 ? "done" : "stopped",
