@@ -81,6 +81,21 @@ TEST(Parity, CountsLegalAndRefusedLayouts) {
   }
 }
 
+TEST(Parity, ModelsWithoutExpertsAndWithATiedHead) {
+  const train::ParityReport tied =
+      parity_of(small_config({"model.tied=true", "precision.compute=fp64"}), {.ranks = 2});
+  EXPECT_EQ(first_difference(tied), "");
+  EXPECT_EQ(tied.run, 15);
+  const train::Config dense = train::parse_config(
+      "[run]\nmax_steps = 0\n[model]\nfamily = \"olmoe\"\nd_model = 32\nlayers = 2\n"
+      "dense_layers = 2\nffn_hidden = 40\nheads = 4\nvocab = 64\n[data]\nsequence_length = 16\n"
+      "[optim]\nlr = 0.0003\neps = 1e-6\n[batch]\ntokens = 80\nmicro_sequences = 2\n",
+      "dense", {});
+  const train::ParityReport report = parity_of(dense, {.ranks = 2});
+  EXPECT_EQ(first_difference(report), "");
+  EXPECT_EQ(report.legal, 5);
+}
+
 TEST(Parity, LayoutsAreChosenByName) {
   const train::Config config = small_config({"precision.compute=fp64"});
   const train::ParityReport report =

@@ -315,6 +315,8 @@ void add_findings(std::vector<ReadFindings>& findings, comm::Communicator& ranks
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> hashes;
   std::vector<std::int64_t> elements;
+  hashes.reserve(findings.size());
+  elements.reserve(findings.size());
   for (const ReadFindings& found : findings) {
     hashes.push_back(std::bit_cast<std::int64_t>(found.hash));
     elements.push_back(found.nonfinite < 0 ? kNone : found.nonfinite);

@@ -111,6 +111,7 @@ void swap_in(const fs::path& part, const fs::path& target) {
 /// Adds up the ranks' parts of every hash, mod 2^64.
 void add_hashes(Manifest& manifest, comm::Communicator& ranks) {
   std::vector<std::int64_t> parts;
+  parts.reserve(manifest.tensors.size());
   for (const ManifestTensor& tensor : manifest.tensors)
     parts.push_back(std::bit_cast<std::int64_t>(tensor.hash));
   ranks.all_reduce(parts, comm::ReduceOp::kSum);

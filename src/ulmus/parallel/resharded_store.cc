@@ -29,8 +29,10 @@ ReshardedStore::ReshardedStore(nn::ParameterSet& parameters, const Options& opti
         std::max(staging_bytes, comm::ReduceScatter::staging_bytes(bounds, parameters.dtype()));
   }
   // A reduction under way for each gradient slot and family.
+  const std::size_t num_staging = memory.num_gradient_slots() * nn::kNumParameterFamilies;
   std::vector<TensorView> staging;
-  for (std::size_t i = 0; i < memory.num_gradient_slots() * nn::kNumParameterFamilies; ++i)
+  staging.reserve(num_staging);
+  for (std::size_t i = 0; i < num_staging; ++i)
     staging.push_back(exchange.allocate("gradients.staging", DType::kU8, {staging_bytes}));
   for (const Bucket& bucket : buckets) {
     Unit& unit = units_[static_cast<std::size_t>(bucket.unit)];

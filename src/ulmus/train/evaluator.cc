@@ -46,8 +46,10 @@ Evaluator::Evaluator(const Config& config, ThreadPool& pool, const parallel::Ran
   ranks.dense().all_reduce(sums, comm::ReduceOp::kSum);
   num_targets_ = sums[0];
   text_bytes_ = sums[1];
-  if (num_targets_ == 0) fail_input("data.eval has no token to predict");
-  if (text_bytes_ == 0) fail_input("data.eval stands for no byte of text");
+  comm::agree(ranks.world().all(), [&] {
+    if (num_targets_ == 0) fail_input("data.eval has no token to predict");
+    if (text_bytes_ == 0) fail_input("data.eval stands for no byte of text");
+  });
 }
 
 template <class Use>

@@ -124,11 +124,17 @@ std::string name_of(const ParallelConfig& keys) {
   return name;
 }
 
-/// Every value of every key of [parallel], with every other; those of one value are left out.
-std::vector<ParallelConfig> all_combinations(int ranks) {
+/// Every value of every key of [parallel], with every other; those of one value are left out. A
+/// model without experts has no exchange to choose.
+std::vector<ParallelConfig> all_combinations(const Config& config, int ranks) {
+  using Choice = std::optional<Exchange>;
+  const bool has_experts = config.model.dense_layers < config.model.layers;
+  const std::vector<Choice> exchanges =
+      has_experts ? std::vector<Choice>{Exchange::kLocal, Exchange::kAllToAll}
+                  : std::vector<Choice>{std::nullopt};
   std::vector<ParallelConfig> all;
   for (int expert = 1; expert <= ranks; ++expert) {
-    for (const Exchange exchange : {Exchange::kLocal, Exchange::kAllToAll}) {
+    for (const Choice& exchange : exchanges) {
       for (const Params params : {Params::kResident, Params::kResharded}) {
         for (const auto reshard : {parallel::Reshard::kMicroBatch, parallel::Reshard::kStep}) {
           for (const bool prefetch : {false, true}) {
@@ -156,16 +162,16 @@ std::vector<ParityLayout> chosen_layouts(const std::vector<ParityLayout>& all,
     const auto found =
         std::ranges::find_if(all, [&](const ParityLayout& layout) { return layout.name == name; });
     if (found == all.end()) {
-      std::vector<std::string> known;
-      for (const ParityLayout& layout : all)
-        known.push_back(layout.name);
+      std::vector<std::string> known(all.size());
+      std::ranges::transform(all, known.begin(), &ParityLayout::name);
       const std::string nearest = nearest_name(name, known);
       fail_input("--layouts: there is no layout \"", name, "\"",
                  nearest.empty() ? concat("; the first is \"", all.front().name, "\"")
                                  : concat("; the nearest is \"", nearest, "\""));
     }
-    if (found->refusal) fail_input("--layouts: \"", name, "\" is refused: ", *found->refusal);
-    chosen.push_back(*found);
+    const ParityLayout& layout = *found;
+    if (layout.refusal) fail_input("--layouts: \"", name, "\" is refused: ", *layout.refusal);
+    chosen.push_back(layout);
   }
   return chosen;
 }
@@ -210,7 +216,7 @@ ParityRow run_layout(const ParityLayout& layout, const Reference& reference,
 
 std::vector<ParityLayout> parity_layouts(const Config& config, int ranks) {
   std::vector<ParityLayout> layouts;
-  for (const ParallelConfig& keys : all_combinations(ranks)) {
+  for (const ParallelConfig& keys : all_combinations(config, ranks)) {
     ParityLayout layout = {.keys = keys, .name = name_of(keys), .refusal = std::nullopt};
     Config candidate = config;
     candidate.parallel = keys;

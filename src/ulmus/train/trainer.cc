@@ -194,7 +194,7 @@ TrainResult Trainer::run() try {
   if (saved_step_ != position_.step) save();
   runtime_->parameter_store().finish_weights();  // no rank leaves while another needs its pieces
   report_load();
-  if (signal == 0) check_end();
+  if (signal == 0) comm::agree(ranks_.world().all(), [&] { check_end(); });
   reporter_.info(fmt::format("{} at step {}, checkpoint {}", signal == 0 ? "done" : "stopped",
                              position_.step, newest_checkpoint_.string()));
   return {.step = position_.step,
@@ -330,9 +330,11 @@ void Trainer::report_nonfinite(const model::StepRecord::Host& record) {
   reporter_.warning(fmt::format("step {} skipped: {} is not finite", position_.step, where));
   if (in_row < config_.optim.max_nonfinite) return;
   save();
-  fail("step ", position_.step, ": ", where, " is not finite, ", in_row,
-       " steps in a row (optim.max_nonfinite); the weights before them are in ",
-       newest_checkpoint_.string());
+  comm::agree(ranks_.world().all(), [&] {
+    fail("step ", position_.step, ": ", where, " is not finite, ", in_row,
+         " steps in a row (optim.max_nonfinite); the weights before them are in ",
+         newest_checkpoint_.string());
+  });
 }
 
 void Trainer::log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens,
