@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# How fast are two ranks of one thread with the experts shared, against one rank of two threads? Both
-# train the same step, in turns, so that the machine's moods fall on both:
+# How fast are two ranks of one thread with the experts shared, against one rank of two threads?
+# Both train the same step, in turns, so that the machine's moods fall on both:
 #
 #   benchmarks/ranks.sh [ROUNDS] [KEY=VALUE...]     for instance: benchmarks/ranks.sh 5
 #
-# Prints every reading and the ratio of the medians, once with uniform and once with learned routing.
+# Prints every reading and the ratio of the medians, once with uniform and once with learned
+# routing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ulmus=build/release/ulmus
@@ -38,6 +39,11 @@ import json
 import statistics
 import sys
 
+
+def median_of(readings, name):
+    return statistics.median(reading[name] for reading in readings)
+
+
 folder, rounds = sys.argv[1], int(sys.argv[2])
 for routing in ("uniform", "learned"):
     runs = {kind: [json.load(open(f"{folder}/{routing}.{kind}.{round_}"))
@@ -47,7 +53,7 @@ for routing in ("uniform", "learned"):
         first = runs[kind][0]
         print(f"{routing}: {first['layout']}, {first['threads']} threads a rank: tokens/s "
               + " ".join(f"{speed:.0f}" for speed in speeds[kind])
-              + f"; fraction of the ceiling {statistics.median(r['fraction'] for r in runs[kind]):.3f}"
+              + f"; fraction of the ceiling {median_of(runs[kind], 'fraction'):.3f}"
               + f"; load max/mean {first['max_over_mean']:.2f}")
     ratios = [two / one for one, two in zip(speeds["one"], speeds["two"])]
     print(f"{routing}: two ranks / one rank = "

@@ -39,11 +39,20 @@ std::map<std::string, std::string> contents(const fs::path& dir) {
   return files;
 }
 
+/// Which thread writes.
+enum class Way : std::uint8_t { kAtOnce, kBehind };
+constexpr Way kWays[] = {Way::kAtOnce, Way::kBehind};
+
 SaveReport save_with(SmallModel& model, const fs::path& dir, std::int64_t step, SaveHooks hooks,
-                     std::int64_t staging_bytes = kStagingBytes) {
+                     std::int64_t staging_bytes = kStagingBytes, Way way = Way::kAtOnce) {
+  const Info info = {{"host", "here"}};
+  if (way == Way::kBehind) staging_bytes = CheckpointWriter::snapshot_bytes(model.tensors);
   CheckpointWriter writer(staging_bytes, std::move(hooks));
-  return writer.save(dir, small_facts(step), model.tensors, {{"host", "here"}}, *model.device,
-                     model.ranks());
+  if (way == Way::kAtOnce) {
+    return writer.save(dir, small_facts(step), model.tensors, info, *model.device, model.ranks());
+  }
+  writer.start(dir, small_facts(step), model.tensors, info, *model.device, model.ranks());
+  return writer.finish(model.ranks());
 }
 
 TEST(CheckpointWriter, SavesTheSameBytesWhateverTheOrderAndTheStaging) {
@@ -218,7 +227,13 @@ TEST(CheckpointWriter, AFolderThatCannotBeWrittenIsNamed) {
               HasSubstr((folder.path() / "file").string()));
 }
 
-TEST(CheckpointWriter, AFaultAnywhereLeavesNothingBehind) {
+class CheckpointWriterWays : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(All, CheckpointWriterWays, testing::ValuesIn(kWays),
+                         [](const testing::TestParamInfo<Way>& way) {
+                           return way.param == Way::kAtOnce ? "AtOnce" : "Behind";
+                         });
+
+TEST_P(CheckpointWriterWays, AFaultAnywhereLeavesNothingBehind) {
   const test::TempFolder folder;
   SmallModel model(1);
   save_with(model, folder.path(), 1, {});
@@ -231,8 +246,8 @@ TEST(CheckpointWriter, AFaultAnywhereLeavesNothingBehind) {
       was_renamed = point == SavePoint::kRenamed;
       if (calls++ == fault_at) fail("injected");
     };
-    const std::string message =
-        message_of<Error>([&] { save_with(model, folder.path(), 2, std::move(hooks)); });
+    const std::string message = message_of<Error>(
+        [&] { save_with(model, folder.path(), 2, std::move(hooks), kStagingBytes, GetParam()); });
     EXPECT_EQ(list(folder.path()).size(), was_renamed ? 2 : 1);
     EXPECT_FALSE(fs::exists(folder.path() / "step-00000002.part"));
     EXPECT_EQ(contents(folder.path() / "step-00000001"), before);
@@ -245,7 +260,7 @@ TEST(CheckpointWriter, AFaultAnywhereLeavesNothingBehind) {
 
 /// Saves step 2 in a child that dies by SIGKILL at its `kill_at`-th save point. Returns whether it
 /// was still alive at the end.
-bool save_and_die(SmallModel& model, const fs::path& dir, int kill_at) {
+bool save_and_die(SmallModel& model, const fs::path& dir, int kill_at, Way way) {
   const pid_t child = ::fork();
   if (child == 0) {
     int calls = 0;
@@ -254,7 +269,7 @@ bool save_and_die(SmallModel& model, const fs::path& dir, int kill_at) {
       if (calls++ == kill_at) ::raise(SIGKILL);
     };
     try {
-      save_with(model, dir, 2, std::move(hooks));
+      save_with(model, dir, 2, std::move(hooks), kStagingBytes, way);
     } catch (const Error&) {
       ::_exit(1);
     }
@@ -270,14 +285,14 @@ bool save_and_die(SmallModel& model, const fs::path& dir, int kill_at) {
   return false;
 }
 
-TEST(CheckpointWriter, AKillAtAnyMomentLeavesThePreviousOrTheNewOne) {
+TEST_P(CheckpointWriterWays, AKillAtAnyMomentLeavesThePreviousOrTheNewOne) {
   const test::TempFolder folder;
   SmallModel model(1);
   save_with(model, folder.path(), 1, {});
   const auto before = contents(folder.path() / "step-00000001");
   bool left_a_part = false;
   for (int kill_at = 0;; ++kill_at) {
-    const bool survived = save_and_die(model, folder.path(), kill_at);
+    const bool survived = save_and_die(model, folder.path(), kill_at, GetParam());
     left_a_part = left_a_part || fs::exists(folder.path() / "step-00000002.part");
     EXPECT_EQ(contents(folder.path() / "step-00000001"), before);
     for (const Entry& entry : list(folder.path())) {

@@ -13,13 +13,18 @@ namespace {
 
 /// A run that saves after every step, so that most of its time is inside a save, killed ten times
 /// at random moments: what comes out at the end is what an unbroken run gives, bit for bit.
-TEST(Kill, TenTimesAndTheWeightsAreThoseOfTheUnbrokenRun) {
+class KillWhileSaving : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, KillWhileSaving, testing::Values("false", "true"),
+                         [](const auto& way) { return way.param == "true" ? "Behind" : "AtOnce"; });
+
+TEST_P(KillWhileSaving, TenTimesAndTheWeightsAreThoseOfTheUnbrokenRun) {
   const SmallRun small;
   TestFolder folder;
   const auto arguments = [&](const std::string& name) {
     return std::vector<std::string>{"train", folder.write(name + ".toml", small.config_text(name)),
                                     "--set", "run.max_steps=150",
-                                    "--set", "checkpoint.every=1"};
+                                    "--set", "checkpoint.every=1",
+                                    "--set", "checkpoint.async=" + GetParam()};
   };
   ASSERT_EQ(run_program(arguments("whole")).status, 0);
   const PhiloxKey key = philox_key(1, RandomPurpose::kTest, "kill");

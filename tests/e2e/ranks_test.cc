@@ -13,6 +13,7 @@
 #include "ulmus/checkpoint/checkpoint.h"
 #include "ulmus/comm/thread/thread_transport.h"
 #include "ulmus/train/layout.h"
+#include "ulmus/train/measure.h"
 #include "ulmus/train/parity_batch.h"
 #include "ulmus/train/runtime.h"
 
@@ -132,6 +133,26 @@ TEST(Ranks, StoppedAndContinuedUnderOneLayoutEqualsUnbroken) {
   train_on({2, 2}, small, "parts", {"run.max_steps=3"});
   const auto parts = train_on({2, 2}, small, "parts", {"run.max_steps=8"});
   EXPECT_TRUE(checkpoint_bytes(unbroken.checkpoint) == checkpoint_bytes(parts.checkpoint));
+}
+
+/// Saving behind training changes nothing that is trained, and nothing that is saved.
+TEST(Ranks, SavedBehindTrainingEqualsSavedAtOnce) {
+  const SmallRun small;
+  for (const Ranks& layout : {Ranks{1, 1}, Ranks{3, 1}, Ranks{4, 2}}) {
+    SCOPED_TRACE(layout.name());
+    const auto run = [&](const std::string& name, const std::string& async) {
+      train_on(layout, small, name + layout.name(),
+               {"run.max_steps=12", "checkpoint.every=3", "checkpoint.keep=9",
+                "checkpoint.async=" + async});
+      return checkpoint::list(small.folder() / (name + layout.name()) / "checkpoints");
+    };
+    const auto at_once = run("at once ", "false");
+    const auto behind = run("behind ", "true");
+    ASSERT_EQ(behind.size(), 4U);
+    ASSERT_EQ(at_once.size(), 4U);
+    for (std::size_t i = 0; i < behind.size(); ++i)
+      EXPECT_TRUE(checkpoint_bytes(behind[i].path) == checkpoint_bytes(at_once[i].path));
+  }
 }
 
 TEST(Ranks, HeldOutLossIsTheSameUnderEveryLayout) {

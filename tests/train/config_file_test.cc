@@ -250,7 +250,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"moe.shared_gate=true", "moe.shared_gate = true is not built yet"},
         Refusal{"device.kind=cuda", "device.kind = \"cuda\" is not built yet; built: cpu"},
         Refusal{"run.trace=[3]", "run.trace = [3] is not built yet; built: []"},
-        Refusal{"checkpoint.async=true", "checkpoint.async = true is not built yet"},
         Refusal{"model.family=mixtral",
                 "model.family = \"mixtral\" is not built yet; built: olmoe, olmo3_moe"}));
 
@@ -444,6 +443,7 @@ const std::vector<std::string>& unlike_defaults() {
       "memory.budget_gib=1.5",
       "memory.head_chunk=17",
       "checkpoint.every=4",
+      "checkpoint.async=true",
       "checkpoint.keep=9",
       "checkpoint.load=runs/c",
       "checkpoint.load_optimizer=false",

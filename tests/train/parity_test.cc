@@ -116,10 +116,11 @@ TEST(Parity, LayoutsAreChosenByName) {
 class ParityFaults : public testing::Test {
  protected:
   static std::string found(const train::ParityFaults& faults) {
-    return first_difference(parity_of(small_config({"precision.compute=fp64"}),
-                                      {.ranks = 4,
-                                       .layouts = {"expert=2 exchange=all_to_all params=resident"},
-                                       .faults = faults}));
+    train::ParityOptions options;
+    options.ranks = 4;
+    options.layouts = {"expert=2 exchange=all_to_all params=resident"};
+    options.faults = faults;
+    return first_difference(parity_of(small_config({"precision.compute=fp64"}), options));
   }
 };
 

@@ -8,6 +8,7 @@
 #include "tests/support/allocation_counter.h"
 #include "tests/train/small_run.h"
 #include "ulmus/parallel/local_exchange.h"
+#include "ulmus/train/measure.h"
 #include "ulmus/train/trainer.h"
 
 namespace ulmus::test {

@@ -14,6 +14,7 @@
 #include "ulmus/data/tokenize.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/layout.h"
+#include "ulmus/train/measure.h"
 
 namespace ulmus::test {
 

@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ulmus/checkpoint/manifest.h"
+#include "ulmus/checkpoint/tensor_hash.h"
 #include "ulmus/checkpoint/tensor_ref.h"
 #include "ulmus/comm/communicator.h"
 #include "ulmus/device/device.h"
@@ -39,10 +42,23 @@ struct SaveReport {
 
 /// Saves checkpoints. Owns the one staging buffer through which tensors leave the device, taken
 /// here and never grown (design, law 6).
+///
+/// A save has two halves: every rank writes what it owns; then the first rank writes the manifest
+/// and gives the folder its name. Between them the ranks talk, and only then: save() does it all in
+/// one go, while a save that start() began lets its files be written by a thread of its own and
+/// asks to be taken on by advance().
 class CheckpointWriter {
  public:
+  /// After each save all but the newest `keep` checkpoints of the folder go; kKeepAll leaves them.
+  static constexpr std::int64_t kKeepAll = 0;
+
   /// `staging_bytes` is rounded down to whole blocks of f64; Error when less than one.
-  explicit CheckpointWriter(std::int64_t staging_bytes, SaveHooks hooks = {});
+  explicit CheckpointWriter(std::int64_t staging_bytes, SaveHooks hooks = {},
+                            std::int64_t keep = kKeepAll);
+  /// Waits for the thread of a pending save, which is given up.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   /// Writes <checkpoints_dir>/step-NNNNNNNN. Collective over `ranks`, on a file system that they
   /// share: every rank gives the same facts and names, and writes the blocks that it owns. `facts`
@@ -61,20 +77,60 @@ class CheckpointWriter {
                   std::span<const TensorRef> tensors, const Info& info, Device& device,
                   comm::Communicator& ranks);
 
+  /// Staging that start() needs for these.
+  static std::int64_t snapshot_bytes(std::span<const TensorRef> tensors);
+
+  /// Begins the same save behind the caller: copies what this rank owns into the staging buffer
+  /// and returns; the tensors may change from then on. Collective. Errors as save(), of which those
+  /// of writing come out of advance() or finish(). At most one save at a time.
+  void start(const std::filesystem::path& checkpoints_dir, const Manifest& facts,
+             std::span<const TensorRef> tensors, const Info& info, Device& device,
+             comm::Communicator& ranks);
+  /// A save was started and is not finished: the same on every rank.
+  bool is_pending() const { return saving_.has_value(); }
+  /// This rank's thread still writes. When no rank's does, advance() does not wait.
+  bool is_busy() const;
+  /// Takes a pending save to its next half or to its end, whose report it returns. Collective.
+  std::optional<SaveReport> advance(comm::Communicator& ranks);
+  /// Waits until a pending save is done. Collective.
+  SaveReport finish(comm::Communicator& ranks);
+
  private:
-  void check_room(const std::filesystem::path& checkpoints_dir, const std::filesystem::path& target,
-                  std::int64_t bytes, const Manifest& manifest);
-  void create_files(const std::filesystem::path& part, const Manifest& manifest);
-  void write_ranges(const std::filesystem::path& part, Manifest& manifest,
-                    const std::vector<const TensorRef*>& sorted, Device& device, bool is_first);
-  std::uint64_t write_range(SafetensorsWriter& file, const ManifestTensor& entry,
-                            const TensorRef& tensor, Device& device);
-  void finish(const std::filesystem::path& part, const std::filesystem::path& target,
-              const Manifest& manifest, const Info& info);
+  enum class Half : std::uint8_t { kTensors, kManifest };
+  /// The bytes of a piece of the n-th tensor.
+  using ReadPiece = std::function<std::span<const std::byte>(std::size_t, const Piece&)>;
+  /// A save on its way.
+  struct Saving {
+    Manifest manifest;               ///< its hashes are this rank's parts until they are added up
+    std::vector<TensorRef> tensors;  ///< in the manifest's order
+    Info info;
+    std::filesystem::path part;  ///< the folder's name until all is written
+    SaveReport report;
+    bool is_first = false;
+    Half half = Half::kTensors;
+    std::launch policy = std::launch::deferred;  ///< of the thread that writes
+    ReadPiece read_piece;
+  };
+
+  void begin(const std::filesystem::path& checkpoints_dir, const Manifest& facts,
+             std::span<const TensorRef> tensors, const Info& info, comm::Communicator& ranks);
+  void launch();
+  void check_room(const Saving& saving) const;
+  void create_files(const Saving& saving) const;
+  ReadPiece piece_by_piece(Device& device);
+  ReadPiece snapshot(Device& device);
+  void write_tensors(Saving& saving) const;
+  std::uint64_t write_tensor(SafetensorsWriter& file, const Saving& saving,
+                             std::size_t index) const;
+  void write_manifest(const Saving& saving) const;
+  void give_up();
 
   std::int64_t staging_elements_;
   std::unique_ptr<std::byte[]> staging_;
   SaveHooks hooks_;
+  std::int64_t keep_;
+  std::optional<Saving> saving_;
+  std::future<void> half_done_;  ///< last, since its thread uses the others
 };
 
 /// Bytes that a save of these takes on the disk, file headers and manifest included.

@@ -11,6 +11,8 @@ namespace ulmus::cli {
 std::span<const Bench> benches() {
   static constexpr std::array kBenches = {
       Bench{"ceiling", "this machine's dense GEMM peak, all threads", bench_ceiling},
+      Bench{"checkpoint", "saving and loading, against synced copies and cold reads of the files",
+            bench_checkpoint, true},
       Bench{"step", "one configuration's training step, against the ceiling", bench_step, true},
   };
   return kBenches;

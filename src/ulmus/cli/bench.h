@@ -30,6 +30,7 @@ struct Bench {
 std::span<const Bench> benches();
 
 int bench_ceiling(const BenchOptions& options);
+int bench_checkpoint(const BenchOptions& options);
 int bench_step(const BenchOptions& options);
 
 /// Median, smallest and largest of some repetitions.

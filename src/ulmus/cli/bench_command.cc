@@ -14,8 +14,8 @@ namespace {
 /// The measurements of the interface that are not built.
 const std::vector<std::string>& planned_benches() {
   static const std::vector<std::string> kNames = {
-      "experts",   "grouped",   "residency", "exchange",       "skew",      "pipeline",
-      "precision", "recompute", "overlap",   "operand-values", "checkpoint"};
+      "experts",  "grouped",   "residency", "exchange", "skew",
+      "pipeline", "precision", "recompute", "overlap",  "operand-values"};
   return kNames;
 }
 
@@ -65,7 +65,8 @@ void add_bench_command(CLI::App& program, Invocation& invocation) {
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* command = program.add_subcommand("bench", "Measurements");
   CLI::Option* name = command->add_option("NAME", options->name, "Which one; see --list");
-  command->add_option("CONFIG", options->config, "Configuration, a TOML file, for: step");
+  command->add_option("CONFIG", options->config,
+                      "Configuration, a TOML file, for: checkpoint, step");
   command->add_option("--set", options->overrides, "Sets a key: --set moe.top_k=2; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

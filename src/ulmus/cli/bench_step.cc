@@ -13,6 +13,7 @@
 #include "ulmus/cli/output.h"
 #include "ulmus/ops/cpu/blas.h"
 #include "ulmus/train/layout.h"
+#include "ulmus/train/measure.h"
 #include "ulmus/train/metrics.h"
 #include "ulmus/train/runtime.h"
 

@@ -127,7 +127,8 @@ CLI::App* add_action(CLI::App& command, const char* name, const char* help,
 
 void add_checkpoint_command(CLI::App& program, Invocation& invocation) {
   const auto options = std::make_shared<CheckpointOptions>();
-  CLI::App* command = program.add_subcommand("checkpoint", "Looks at checkpoints");
+  CLI::App* command =
+      program.add_subcommand("checkpoint", "Looks at checkpoints and averages them");
   command->require_subcommand(1);
   CLI::App* show = add_action(*command, "show", "Step, configuration, files, sizes", options);
   show->add_flag("--tensors", options->shows_tensors, "Every tensor, too");
@@ -137,9 +138,9 @@ void add_checkpoint_command(CLI::App& program, Invocation& invocation) {
              options)
       ->callback(
           [options, &invocation] { invocation.run = [options] { return run_verify(*options); }; });
+  add_checkpoint_average(*command, invocation);
   add_refused_subcommand(*command, "checkpoint import-hf", "import-hf", invocation);
   add_refused_subcommand(*command, "checkpoint export-hf", "export-hf", invocation);
-  add_refused_subcommand(*command, "checkpoint average", "average", invocation);
 }
 
 }  // namespace ulmus::cli

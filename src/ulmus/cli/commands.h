@@ -23,6 +23,9 @@ void add_checkpoint_command(CLI::App& program, Invocation& invocation);
 void add_parity_command(CLI::App& program, Invocation& invocation);
 void add_bench_command(CLI::App& program, Invocation& invocation);
 
+/// `average`, one of the actions of checkpoint.
+void add_checkpoint_average(CLI::App& command, Invocation& invocation);
+
 /// Commands of the interface that are not built: not shown by --help, refused by name.
 void add_refused_commands(CLI::App& program, Invocation& invocation);
 void add_refused_subcommand(CLI::App& command, const char* full_name, const char* name,

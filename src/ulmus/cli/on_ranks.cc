@@ -57,7 +57,7 @@ class LoadedConfig {
     comm::agree(world.all(), [&] {
       if (refusal_) std::rethrow_exception(refusal_);
     });
-    return *config_;
+    return config_.value();  // without one, the refusal was thrown above
   }
 
  private:

@@ -33,11 +33,8 @@ std::string dry_run_text(const train::DryRun& facts) {
   text += fmt::format("layout {}, {} threads a rank, device cpu\n\n", facts.layout.text(),
                       facts.threads);
   TextTable table({facts.layout.ranks == 1 ? "memory" : "memory of rank 0", "bytes", ""});
-  for (int i = 0; i < kNumMemoryClasses; ++i) {
-    const auto memory_class = static_cast<MemoryClass>(i);
-    table.add_row({std::string(name_of(memory_class)), grouped_digits(facts.memory[memory_class]),
-                   bytes_text(facts.memory[memory_class])});
-  }
+  for (const auto& [name, bytes] : facts.memory.lines())
+    table.add_row({std::string(name), grouped_digits(bytes), bytes_text(bytes)});
   table.add_row(
       {"all", grouped_digits(facts.memory.total_bytes()), bytes_text(facts.memory.total_bytes())});
   return text + table.text();
@@ -45,10 +42,8 @@ std::string dry_run_text(const train::DryRun& facts) {
 
 nlohmann::json dry_run_json(const train::DryRun& facts, const std::string& config) {
   nlohmann::json memory;
-  for (int i = 0; i < kNumMemoryClasses; ++i) {
-    const auto memory_class = static_cast<MemoryClass>(i);
-    memory[std::string(name_of(memory_class)) + "_bytes"] = facts.memory[memory_class];
-  }
+  for (const auto& [name, bytes] : facts.memory.lines())
+    memory[std::string(name) + "_bytes"] = bytes;
   memory["total_bytes"] = facts.memory.total_bytes();
   return {{"config", config},
           {"total_params", facts.parameters.total},

@@ -66,7 +66,15 @@ TensorView ScratchScope::take(DType dtype, const Shape& shape) {
 }
 
 std::int64_t MemoryTable::total_bytes() const {
-  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  return std::accumulate(bytes.begin(), bytes.end(), staging_bytes);
+}
+
+std::array<MemoryTable::Line, kNumMemoryClasses + 1> MemoryTable::lines() const {
+  std::array<Line, kNumMemoryClasses + 1> lines{};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    lines[i] = {name_of(static_cast<MemoryClass>(i)), bytes[i]};
+  lines.back() = {"staging", staging_bytes};
+  return lines;
 }
 
 }  // namespace ulmus

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ulmus/device/device.h"
@@ -97,9 +98,11 @@ class ScratchScope {
   std::int64_t begin_bytes_;
 };
 
-/// Bytes by class, in the order of MemoryClass.
+/// Bytes by class, in the order of MemoryClass, and of the host memory that stands beside the
+/// arenas.
 struct MemoryTable {
   std::array<std::int64_t, kNumMemoryClasses> bytes{};
+  std::int64_t staging_bytes = 0;  ///< host memory through which checkpoints leave the device
   std::int64_t& operator[](MemoryClass memory_class) {
     return bytes[static_cast<std::size_t>(memory_class)];
   }
@@ -107,6 +110,12 @@ struct MemoryTable {
     return bytes[static_cast<std::size_t>(memory_class)];
   }
   std::int64_t total_bytes() const;
+  /// Every line of the table, as people and scripts read it: the classes, then "staging".
+  struct Line {
+    std::string_view name;
+    std::int64_t bytes;
+  };
+  std::array<Line, kNumMemoryClasses + 1> lines() const;
 };
 
 }  // namespace ulmus

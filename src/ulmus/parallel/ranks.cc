@@ -6,7 +6,7 @@ namespace ulmus::parallel {
 
 namespace {
 
-const Layout& validated(const Layout& layout, const comm::World& world) {
+Layout validated(Layout layout, const comm::World& world) {
   ULMUS_CHECK(layout.ranks == world.size(), "a layout of ", layout.ranks, " ranks in a world of ",
               world.size());
   layout.validate();

@@ -31,6 +31,7 @@ std::vector<TensorView> SlotMemory::allocate_slots(int slots,
     most = std::max(most, unit_bytes[unit]);
   }
   std::vector<TensorView> views;
+  views.reserve(count);
   for (std::size_t i = 0; i < count; ++i)
     views.push_back(arena.allocate(name + std::to_string(i), DType::kU8, {bytes[i]}));
   return views;

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kTokenizerKey = "data.tokenizer.xxh3_64";
 constexpr std::string_view kTrainKey = "data.train.xxh3_64";
 
-constexpr std::int64_t kStagingBytes = std::int64_t{4} << 20U;
+constexpr std::int64_t kPieceBytes = std::int64_t{512} << 10U;
 
 std::string router_key(int layer, std::string_view part) {
   return fmt::format("layers.{}.moe.router.{}", layer, part);
@@ -153,6 +153,11 @@ std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime) {
   return refs;
 }
 
+std::int64_t staging_bytes(const Config& config, Runtime& runtime) {
+  if (!config.checkpoint.async) return kPieceBytes;
+  return checkpoint::CheckpointWriter::snapshot_bytes(training_refs(runtime));
+}
+
 std::string load_for_evaluation(const std::filesystem::path& dir, const Config& config,
                                 std::optional<std::uint64_t> tokenizer,
                                 std::span<const checkpoint::TensorRef> weights,
@@ -172,7 +177,10 @@ std::string load_for_evaluation(const std::filesystem::path& dir, const Config& 
 }
 
 Checkpointing::Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data)
-    : config_(config), runtime_(runtime), data_(data), writer_(kStagingBytes) {}
+    : config_(config),
+      runtime_(runtime),
+      data_(data),
+      writer_(staging_bytes(config, runtime), {}, config.checkpoint.keep) {}
 
 checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   Device& device = runtime_.device();
@@ -199,18 +207,32 @@ checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   return manifest;
 }
 
-std::filesystem::path Checkpointing::save(const RunPosition& position) {
-  const checkpoint::Info info = {{"run", name_of_run(config_.run)},
-                                 {"layout", runtime_.ranks().layout().text()},
-                                 {"device", runtime_.device().description()},
-                                 {"time", now_text()}};
-  const auto report = writer_.save(checkpoints_dir(), facts(position), training_refs(runtime_),
-                                   info, runtime_.device(), ranks());
-  comm::agree(ranks(), [&] {
-    if (runtime_.ranks().is_first()) checkpoint::prune(checkpoints_dir(), config_.checkpoint.keep);
-  });
-  return report.path;
+checkpoint::Info Checkpointing::info() const {
+  return {{"run", name_of_run(config_.run)},
+          {"layout", runtime_.ranks().layout().text()},
+          {"device", runtime_.device().description()},
+          {"time", now_text()}};
 }
+
+std::filesystem::path Checkpointing::save(const RunPosition& position) {
+  return writer_
+      .save(checkpoints_dir(), facts(position), training_refs(runtime_), info(), runtime_.device(),
+            ranks())
+      .path;
+}
+
+void Checkpointing::start(const RunPosition& position) {
+  writer_.start(checkpoints_dir(), facts(position), training_refs(runtime_), info(),
+                runtime_.device(), ranks());
+}
+
+std::optional<std::filesystem::path> Checkpointing::advance() {
+  const auto report = writer_.advance(ranks());
+  if (!report) return std::nullopt;
+  return report->path;
+}
+
+std::filesystem::path Checkpointing::finish() { return writer_.finish(ranks()).path; }
 
 void Checkpointing::restore_state(const checkpoint::Manifest& manifest,
                                   const std::filesystem::path& dir) {

@@ -21,13 +21,24 @@ struct RunPosition {
   std::int64_t data_position = 0;  ///< sequences of the data order consumed
 };
 
-/// Saves and restores a runtime. Everything here is collective over its ranks.
+/// Saves and restores a runtime. What changes or reads its state is collective over its ranks.
 class Checkpointing {
  public:
   Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data);
 
   /// checkpoints/step-NNNNNNNN of the run folder; then all but the newest checkpoint.keep go.
+  /// No save may be pending.
   std::filesystem::path save(const RunPosition& position);
+
+  /// The same behind training, with checkpoint.async: the weights may change when this returns.
+  void start(const RunPosition& position);
+  /// Of a save that was started: it is not done; this rank's thread writes; its next part, the path
+  /// when it was the last (to be called when no rank's thread writes); all the rest of it.
+  bool is_pending() const { return writer_.is_pending(); }
+  bool is_busy() const { return writer_.is_busy(); }
+  std::optional<std::filesystem::path> advance();
+  std::filesystem::path finish();
+
   /// Everything: weights, moments, gate, windows, router state. InputError with both values where
   /// the run was started with another configuration (config_file.h), tokenizer or training data.
   RunPosition resume(const std::filesystem::path& dir);
@@ -41,6 +52,7 @@ class Checkpointing {
 
  private:
   checkpoint::Manifest facts(const RunPosition& position);
+  checkpoint::Info info() const;
   void restore_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
   void restore_small_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
   comm::Communicator& ranks() const { return runtime_.ranks().world().all(); }
@@ -59,6 +71,10 @@ std::vector<checkpoint::TensorRef> weight_refs(Runtime& runtime);
 
 /// Refs of what it owns of weights and of the optimizer's moments.
 std::vector<checkpoint::TensorRef> training_refs(Runtime& runtime);
+
+/// Host memory that saving takes: a piece, or with checkpoint.async a copy of all that this rank
+/// owns.
+std::int64_t staging_bytes(const Config& config, Runtime& runtime);
 
 /// Weights and balancing biases of a checkpoint, moments left out, into `weights`, those of `model`
 /// that this rank owns. Collective. InputError when `tokenizer`, the

@@ -91,6 +91,7 @@ struct MemoryConfig {
 struct CheckpointConfig {
   std::int64_t every = 0;  ///< steps; 0: only at the end
   std::int64_t keep = 2;
+  bool async = false;          ///< behind training
   std::filesystem::path load;  ///< start from this checkpoint's weights
   bool load_optimizer = true;
 };

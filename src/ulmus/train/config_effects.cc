@@ -60,7 +60,7 @@ constexpr std::string_view kNoWsd = "optim.schedule is not \"wsd\"";
 
 constexpr std::string_view kResident = "parallel.params is \"resident\"";
 
-constexpr std::array<Condition, 18> kConditions = {{
+constexpr std::array<Condition, 19> kConditions = {{
     {"parallel.reshard", is_resharded, kResident},
     {"parallel.prefetch", is_resharded, kResident},
     {"parallel.expert", has_experts, "every layer is dense (model.dense_layers)"},
@@ -80,6 +80,8 @@ constexpr std::array<Condition, 18> kConditions = {{
     {"optim.final_fraction", is_varying, "optim.schedule is \"constant\""},
     {"eval.every", evaluates, "data.eval names no held-out token files"},
     {"eval.tokens", evaluates, "data.eval names no held-out token files"},
+    {"checkpoint.async", [](const Config& c) { return c.checkpoint.every > 0; },
+     "checkpoint.every is 0"},
     {"checkpoint.load_optimizer", loads, "checkpoint.load is not set"},
 }};
 

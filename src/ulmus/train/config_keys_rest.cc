@@ -65,8 +65,9 @@ void add_checkpoint_keys(KeyTable& table) {
   table.add_integer("checkpoint.keep", [](auto& c) -> auto& { return c.checkpoint.keep; },
                     kPositive,
                     {.meaning = "newest checkpoints that stay", .on_resume = OnResume::kMay});
-  table.add_fixed_false("checkpoint.async",
-                        {.meaning = "saving behind training", .on_resume = OnResume::kMay});
+  table.add_boolean("checkpoint.async", [](auto& c) -> auto& { return c.checkpoint.async; },
+                    {.meaning = "write checkpoints behind training, from a copy in memory",
+                     .on_resume = OnResume::kMay});
   table.add_string("checkpoint.load", [](auto& c) -> auto& { return c.checkpoint.load; },
                    {.meaning = "checkpoint whose weights start the run; not read when run.dir "
                                "already has a checkpoint",

@@ -10,10 +10,8 @@ namespace ulmus::train {
 std::string memory_text(const MemoryTable& memory) {
   constexpr double kMebibyte = 1048576.0;
   std::string text;
-  for (int i = 0; i < kNumMemoryClasses; ++i) {
-    const auto memory_class = static_cast<MemoryClass>(i);
-    text += fmt::format("  {:<12} {:>10.1f} MiB\n", name_of(memory_class),
-                        static_cast<double>(memory[memory_class]) / kMebibyte);
+  for (const auto& [name, bytes] : memory.lines()) {
+    text += fmt::format("  {:<12} {:>10.1f} MiB\n", name, static_cast<double>(bytes) / kMebibyte);
   }
   return text + fmt::format("  {:<12} {:>10.1f} MiB", "total",
                             static_cast<double>(memory.total_bytes()) / kMebibyte);
@@ -24,7 +22,7 @@ void check_budget(const Config& config, const MemoryTable& memory, int ranks_on_
   constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
   const bool is_given = config.memory.budget_gib > 0.0;
   const double budget = is_given ? config.memory.budget_gib * kGibibyte
-                                 : static_cast<double>(available_memory_bytes() / ranks_on_node);
+                                 : static_cast<double>(available_memory_bytes()) / ranks_on_node;
   const auto needed = static_cast<double>(memory.total_bytes());
   if (needed <= budget) return;
   fail_input("this needs ", fmt::format("{:.2f}", needed / kGibibyte), " GiB, ",

@@ -143,10 +143,8 @@ std::string metrics_line(const StepFacts& facts, const model::StepRecord::Host& 
   line["time/exchange_s"] = facts.exchange_s;
   line["time/step_s"] = facts.step_s;
   line["memory/peak_bytes"] = facts.memory.total_bytes();
-  for (int i = 0; i < kNumMemoryClasses; ++i) {
-    const auto memory_class = static_cast<MemoryClass>(i);
-    line[fmt::format("memory/{}_bytes", name_of(memory_class))] = facts.memory[memory_class];
-  }
+  for (const auto& [name, bytes] : facts.memory.lines())
+    line[fmt::format("memory/{}_bytes", name)] = bytes;
   if (facts.eval) {
     line["eval/loss"] = facts.eval->loss;
     line["eval/bits_per_byte"] = facts.eval->bits_per_byte;

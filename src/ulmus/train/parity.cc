@@ -183,12 +183,13 @@ struct Reference {
   Trace trace;
 };
 
-void fill_reference(Reference& reference, const Config& config, Compute compute) {
+void fill_reference(Reference& reference, const Config& config, const ParityScene& scene,
+                    Compute compute) {
   reference.config = config;
   reference.config.compute = compute;
   reference.config.parallel = {};
   comm::World alone(std::move(comm::make_thread_transports(1).front()), {});
-  reference.trace = trace_steps(reference.config, alone, &reference.routes);
+  reference.trace = trace_steps(reference.config, alone, scene, &reference.routes);
 }
 
 ParityRow run_layout(const ParityLayout& layout, const Reference& reference,
@@ -202,7 +203,7 @@ ParityRow run_layout(const ParityLayout& layout, const Reference& reference,
     constexpr std::int64_t kFirstReplayed = 1;
     KeptRoutes replay(reference.routes, kFirstReplayed);
     nn::RouteTape* tape = config.compute == Compute::kFp64 ? nullptr : &replay;
-    const Trace trace = trace_steps(config, world, tape, options.faults);
+    const Trace trace = trace_steps(config, world, options.scene, tape, options.faults);
     const std::scoped_lock lock(mutex);  // ranks may be threads; all of them have the same trace
     row = compare_traces(trace, reference.trace, config.compute);
   });
@@ -272,7 +273,7 @@ ParityReport run_parity(const Config& config, const ParityOptions& options,
   if (config.compute != Compute::kFp64) precisions.push_back(config.compute);
   for (const Compute compute : precisions) {
     Reference reference;
-    fill_reference(reference, config, compute);
+    fill_reference(reference, config, options.scene, compute);
     for (const ParityLayout& layout : chosen) {
       report.rows.push_back(run_layout(layout, reference, options, on_ranks));
       options.progress(report.rows.back());

@@ -55,6 +55,7 @@ using OnRanks = std::function<void(const std::function<void(comm::World&)>&)>;
 struct ParityOptions {
   int ranks = 1;
   std::vector<std::string> layouts = {};  ///< names of ParityLayout; empty: all legal ones
+  ParityScene scene = {};
   ParityFaults faults = {};
   std::function<void(const ParityRow&)> progress = [](const ParityRow&) {};
 };

@@ -8,9 +8,6 @@ namespace ulmus::train {
 
 namespace {
 
-constexpr std::int64_t kPaddedEvery = 3;
-constexpr std::uint32_t kMeanDocument = 11;  // tokens
-
 /// Words of the stream of one sequence.
 class Draws {
  public:
@@ -27,21 +24,32 @@ class Draws {
   std::int64_t drawn_ = 0;
 };
 
+/// A token; a share `repeated` of them is token 0.
+std::int32_t draw_token(Draws& draws, std::int64_t vocab, double repeated) {
+  const auto token = static_cast<std::int32_t>(draws.next() % static_cast<std::uint32_t>(vocab));
+  const bool is_repeated = repeated > 0.0 && uniform_float(draws.next()) < repeated;
+  return is_repeated ? 0 : token;
+}
+
 void fill_sequence(data::HostBatch& batch, std::int64_t sequence, std::int64_t valid_length,
-                   std::int64_t vocab, Draws draws) {
+                   std::int64_t vocab, const ParityData& data, Draws draws) {
   const std::int64_t length = batch.sequence_length;
+  const auto mean_document = static_cast<std::uint32_t>(data.mean_document);
   std::int64_t document = 0;
   for (std::int64_t i = 0; i < length; ++i) {
     const auto at = static_cast<std::size_t>(sequence * length + i);
     const bool is_valid = i < valid_length;
-    if (draws.next() % kMeanDocument == 0 || !is_valid) document = i;
-    batch.tokens[at] =
-        is_valid ? static_cast<std::int32_t>(draws.next() % static_cast<std::uint32_t>(vocab)) : 0;
+    if (draws.next() % mean_document == 0 || !is_valid) document = i;
+    batch.tokens[at] = is_valid ? draw_token(draws, vocab, data.repeated) : 0;
     batch.document_begin[at] = static_cast<std::int32_t>(document);
     batch.valid[at] = is_valid ? 1 : 0;
     batch.targets[at] = -1;
     // The token before predicts this one, when both are of one document.
     if (is_valid && document < i) batch.targets[at - 1] = batch.tokens[at];
+  }
+  if (valid_length == length) {
+    batch.targets[static_cast<std::size_t>((sequence + 1) * length - 1)] =
+        draw_token(draws, vocab, data.repeated);
   }
 }
 
@@ -53,7 +61,7 @@ void count(data::HostBatch& batch) {
 
 }  // namespace
 
-data::HostBatch parity_step(const Config& config, std::int64_t step) {
+data::HostBatch parity_step(const Config& config, std::int64_t step, const ParityData& data) {
   data::HostBatch batch;
   batch.sequence_length = config.data.sequence_length;
   batch.num_sequences = config.batch.tokens / batch.sequence_length;
@@ -66,10 +74,11 @@ data::HostBatch parity_step(const Config& config, std::int64_t step) {
       philox_key(config.run.seed, RandomPurpose::kTest, "parity." + std::to_string(step));
   for (std::int64_t s = 0; s < batch.num_sequences; ++s) {
     const bool is_padding = step % 2 == 1 && s > 0 && s == batch.num_sequences - 1;
-    const std::int64_t padding = is_padding              ? batch.sequence_length
-                                 : s % kPaddedEvery == 1 ? batch.sequence_length / 4
-                                                         : 0;
-    fill_sequence(batch, s, batch.sequence_length - padding, config.model.vocab, {key, s});
+    const bool ends_early = data.padded_every > 0 && s % data.padded_every == data.padded_every / 2;
+    const double part = is_padding ? 1.0 : ends_early ? data.padding : 0.0;
+    const auto padding =
+        static_cast<std::int64_t>(part * static_cast<double>(batch.sequence_length));
+    fill_sequence(batch, s, batch.sequence_length - padding, config.model.vocab, data, {key, s});
   }
   count(batch);
   return batch;

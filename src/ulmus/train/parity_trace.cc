@@ -8,6 +8,7 @@
 #include <span>
 
 #include "ulmus/train/layout.h"
+#include "ulmus/train/measure.h"
 #include "ulmus/train/parity_batch.h"
 
 namespace ulmus::train {
@@ -172,8 +173,8 @@ void KeptRoutes::on_routes(const nn::Router& router, const nn::StepScale& scale,
   ctx.device.copy_to_device(ids, std::span<const std::int32_t>(chosen));
 }
 
-Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
-                  const ParityFaults& faults) {
+Trace trace_steps(const Config& config, comm::World& world, const ParityScene& scene,
+                  nn::RouteTape* tape, const ParityFaults& faults) {
   const parallel::Ranks ranks(world, layout_of(config, world));
   const std::unique_ptr<Device> device = make_device(config, ranks.node());
   MemoryTable memory = measure_memory(config, Purpose::kTrain, ranks.layout(), world.rank(),
@@ -186,12 +187,13 @@ Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
   }
   Runtime runtime(config, Purpose::kTrain, *device, ranks, memory, options);
   runtime.initialize_parameters();
+  if (scene.before_steps) scene.before_steps(runtime);
   const data::Deal deal = {.micro_sequences = config.batch.micro_sequences,
                            .rank = ranks.here().data,
                            .ranks = ranks.layout().data()};
   Trace trace = {.tensors = {}, .lr = config.optim.phases.front().lr};
   for (std::int64_t step = 0; step < kSteps; ++step) {
-    const data::HostBatch whole = parity_step(config, step);
+    const data::HostBatch whole = parity_step(config, step, scene.data);
     Tracer tracer(trace, runtime, config, step);
     runtime.accumulate_gradients(dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens}, step);
     if (faults.after_gradients) faults.after_gradients(runtime);

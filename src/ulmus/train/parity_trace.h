@@ -10,6 +10,7 @@
 #include "ulmus/comm/communicator.h"
 #include "ulmus/nn/moe/router.h"
 #include "ulmus/train/config.h"
+#include "ulmus/train/parity_batch.h"
 #include "ulmus/train/runtime.h"
 
 namespace ulmus::train {
@@ -64,6 +65,12 @@ struct Trace {
   double lr = 0.0;
 };
 
+/// What every run of a comparison is given, the one-rank run too.
+struct ParityScene {
+  ParityData data = {};
+  std::function<void(Runtime&)> before_steps = {};  ///< may set router state, as a checkpoint would
+};
+
 /// What tests put wrong, to see it found.
 struct ParityFaults {
   std::function<parallel::FamilyGroups(const parallel::Ranks&)> families;
@@ -72,7 +79,7 @@ struct ParityFaults {
 
 /// Runs two steps of the parity batches under the configuration's layout; collective, and the same
 /// trace on every rank. `tape` may be null.
-Trace trace_steps(const Config& config, comm::World& world, nn::RouteTape* tape,
-                  const ParityFaults& faults = {});
+Trace trace_steps(const Config& config, comm::World& world, const ParityScene& scene,
+                  nn::RouteTape* tape, const ParityFaults& faults = {});
 
 }  // namespace ulmus::train

@@ -2,6 +2,7 @@
 
 #include "ulmus/comm/agreement.h"
 #include "ulmus/train/layout.h"
+#include "ulmus/train/measure.h"
 #include "ulmus/train/memory.h"
 #include "ulmus/train/token_data.h"
 #include "ulmus/train/trainer.h"

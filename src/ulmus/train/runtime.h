@@ -105,20 +105,10 @@ class Runtime {
   double bias_update_;
 };
 
-/// Memory that the runtime of a rank takes: its own steps, run on a meta device.
-MemoryTable measure_memory(const Config& config, Purpose purpose, const parallel::Layout& layout,
-                           int rank, int num_threads);
-
 /// Threads of a rank: device.threads, or its share of the machine.
 int num_threads(const Config& config, const comm::Node& node);
 
 /// The machine's processor as the configuration asks for it.
 std::unique_ptr<Device> make_device(const Config& config, const comm::Node& node);
-
-/// Parameters of the whole model.
-model::ParameterCounts parameters_of(const Config& config);
-
-/// Useful floating-point operations of one token, forward and backward, at full sequences.
-double useful_flops_per_token(const Config& config);
 
 }  // namespace ulmus::train

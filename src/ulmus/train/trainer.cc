@@ -12,6 +12,7 @@
 #include "ulmus/parallel/all_to_all_exchange.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/layout.h"
+#include "ulmus/train/measure.h"
 #include "ulmus/train/memory.h"
 #include "ulmus/train/token_data.h"
 
@@ -169,13 +170,27 @@ void Trainer::start() {
 
 bool Trainer::is_due(std::int64_t every) const { return every > 0 && position_.step % every == 0; }
 
+void Trainer::saved(const std::filesystem::path& path, std::int64_t step) {
+  newest_checkpoint_ = path;
+  saved_step_ = step;
+}
+
 void Trainer::save() {
-  newest_checkpoint_ = checkpointing_->save(position_);
-  saved_step_ = position_.step;
+  finish_save();
+  if (saved_step_ != position_.step) saved(checkpointing_->save(position_), position_.step);
+}
+
+void Trainer::start_save() {
+  finish_save();
+  checkpointing_->start(position_);
+  started_step_ = position_.step;
+}
+
+void Trainer::finish_save() {
+  if (checkpointing_->is_pending()) saved(checkpointing_->finish(), started_step_);
 }
 
 TrainResult Trainer::run() try {
-  if (plan_.num_steps() == 0 && saved_step_ < 0) save();
   if (position_.step < plan_.num_steps()) {
     const data::Deal deal = {.micro_sequences = config_.batch.micro_sequences,
                              .rank = ranks_.here().data,
@@ -187,11 +202,14 @@ TrainResult Trainer::run() try {
   int signal = 0;  // one that comes after the last step stops nothing
   while (position_.step < plan_.num_steps()) {
     const NextStep next = fetch();
+    if (checkpointing_->is_pending() && !next.is_saving) {
+      if (const auto path = checkpointing_->advance()) saved(*path, started_step_);
+    }
     signal = next.signal;
     if (signal != 0) break;
     step(next);
   }
-  if (saved_step_ != position_.step) save();
+  save();
   runtime_->parameter_store().finish_weights();  // no rank leaves while another needs its pieces
   report_load();
   if (signal == 0) comm::agree(ranks_.world().all(), [&] { check_end(); });
@@ -236,14 +254,15 @@ Trainer::NextStep Trainer::fetch() {
   const data::HostBatch& batch = prefetcher_->wait();
   const int own_signal = stop_.signal.load();
   std::array<std::int64_t, 2> sums = {batch.loss_tokens, batch.valid_tokens};
-  std::array<std::int64_t, 1> signal = {own_signal};
+  std::array<std::int64_t, 2> most = {own_signal, checkpointing_->is_busy() ? 1 : 0};
   ranks_.dense().all_reduce(sums, comm::ReduceOp::kSum);
-  ranks_.world().all().all_reduce(signal, comm::ReduceOp::kMax);
+  ranks_.world().all().all_reduce(most, comm::ReduceOp::kMax);
   interval_.data_s += seconds_since(begin);
   return {.batch = &batch,
           .totals = {.loss_tokens = sums[0], .valid_tokens = sums[1]},
           .begin = begin,
-          .signal = static_cast<int>(signal[0])};
+          .signal = static_cast<int>(most[0]),
+          .is_saving = most[1] != 0};
 }
 
 /// One optimizer step.
@@ -269,7 +288,13 @@ void Trainer::step(const NextStep& fetched) {
   if (is_due(config_.run.log_every) || is_last() || eval_ || position_.step == 1) {
     log_step(record_, fetched.totals.valid_tokens, lr);
   }
-  if (is_due(config_.checkpoint.every)) save();
+  if (is_due(config_.checkpoint.every)) {
+    if (config_.checkpoint.async) {
+      start_save();
+    } else {
+      save();
+    }
+  }
   reporter_.progress(
       {.step = position_.step,
        .max_steps = plan_.num_steps(),

@@ -53,6 +53,7 @@ class Trainer {
     StepTotals totals;
     Clock::time_point begin;  ///< of the wait for its batch
     int signal = 0;           ///< some rank was asked to stop
+    bool is_saving = false;   ///< some rank's thread still writes a checkpoint
   };
   NextStep fetch();
   void step(const NextStep& next);
@@ -62,7 +63,13 @@ class Trainer {
   void check_record(const model::StepRecord::Host& record, std::int64_t valid_tokens);
   void report_nonfinite(const model::StepRecord::Host& record);
   void log_step(const model::StepRecord::Host& record, std::int64_t valid_tokens, double lr);
+  /// All of it, after what is left of a save behind training.
   void save();
+  /// Behind training, with checkpoint.async.
+  void start_save();
+  /// Waits for a save behind training.
+  void finish_save();
+  void saved(const std::filesystem::path& path, std::int64_t step);
   void report_load();
   void check_end();
   bool is_due(std::int64_t every) const;
@@ -84,6 +91,7 @@ class Trainer {
   std::unique_ptr<data::Prefetcher> prefetcher_;
   RunPosition position_;
   std::int64_t saved_step_ = -1;
+  std::int64_t started_step_ = -1;  ///< of the newest save behind training
   std::filesystem::path newest_checkpoint_;
   model::StepRecord::Host record_;
   std::optional<EvalResult> eval_;
