@@ -182,7 +182,7 @@ bool CheckpointWriter::is_busy() const {
 }
 
 std::optional<SaveReport> CheckpointWriter::advance(comm::Communicator& ranks) {
-  ULMUS_CHECK(saving_.has_value(), "no save is pending");
+  ULMUS_CHECK(saving_ != nullptr, "no save is pending");
   try {
     comm::agree(ranks, [&] {
       if (half_done_.valid()) half_done_.get();
@@ -205,7 +205,7 @@ std::optional<SaveReport> CheckpointWriter::advance(comm::Communicator& ranks) {
 void CheckpointWriter::begin(const fs::path& checkpoints_dir, const Manifest& facts,
                              std::span<const TensorRef> tensors, const Info& info,
                              comm::Communicator& ranks) {
-  ULMUS_CHECK(!saving_, "a save is pending");
+  ULMUS_CHECK(saving_ == nullptr, "a save is pending");
   std::vector<TensorRef> sorted = sorted_by_name(tensors);
   Manifest manifest = planned(facts, sorted);
   const fs::path target = checkpoints_dir / folder_name(facts.step);
@@ -224,7 +224,7 @@ void CheckpointWriter::begin(const fs::path& checkpoints_dir, const Manifest& fa
   comm::agree(ranks, [&] {
     if (saving.is_first) check_room(saving);
   });
-  saving_ = std::move(saving);
+  saving_ = std::make_unique<Saving>(std::move(saving));
   try {
     comm::agree(ranks, [&] {
       if (saving_->is_first) create_files(*saving_);

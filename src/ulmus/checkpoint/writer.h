@@ -87,7 +87,7 @@ class CheckpointWriter {
              std::span<const TensorRef> tensors, const Info& info, Device& device,
              comm::Communicator& ranks);
   /// A save was started and is not finished: the same on every rank.
-  bool is_pending() const { return saving_.has_value(); }
+  bool is_pending() const { return saving_ != nullptr; }
   /// This rank's thread still writes. When no rank's does, advance() does not wait.
   bool is_busy() const;
   /// Takes a pending save to its next half or to its end, whose report it returns. Collective.
@@ -129,8 +129,8 @@ class CheckpointWriter {
   std::unique_ptr<std::byte[]> staging_;
   SaveHooks hooks_;
   std::int64_t keep_;
-  std::optional<Saving> saving_;
-  std::future<void> half_done_;  ///< last, since its thread uses the others
+  std::unique_ptr<Saving> saving_;  ///< null when none is pending
+  std::future<void> half_done_;     ///< last, since its thread uses the others
 };
 
 /// Bytes that a save of these takes on the disk, file headers and manifest included.

@@ -114,6 +114,7 @@ class CheckpointBench {
       const Spread own = spread_of(readings.seconds);
       const Spread copy = spread_of(readings.copy_seconds);
       std::vector<double> ratios;
+      ratios.reserve(readings.seconds.size());
       for (std::size_t i = 0; i < readings.seconds.size(); ++i)
         ratios.push_back(readings.copy_seconds[i] / readings.seconds[i]);
       const Spread ratio = spread_of(ratios);

@@ -6,6 +6,7 @@
 #include <new>
 #include <optional>
 
+#include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
 #include "ulmus/cli/output.h"
 #include "ulmus/comm/agreement.h"
@@ -57,7 +58,8 @@ class LoadedConfig {
     comm::agree(world.all(), [&] {
       if (refusal_) std::rethrow_exception(refusal_);
     });
-    return config_.value();  // without one, the refusal was thrown above
+    ULMUS_CHECK(config_.has_value(), "without one, the refusal was thrown above");
+    return *config_;
   }
 
  private:

@@ -26,6 +26,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
 std::vector<double> fractions(const std::vector<std::int64_t>& counts) {
   const auto sum = static_cast<double>(sum_of(counts));
   std::vector<double> f;
+  f.reserve(counts.size());
   for (const std::int64_t count : counts) {
     f.push_back(sum > 0.0 ? static_cast<double>(count) / sum : 0.0);
   }
