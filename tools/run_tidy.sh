@@ -22,16 +22,6 @@ if ! command -v clang-tidy-19 >/dev/null; then
   echo "run_tidy: clang-tidy-19 is missing; tools/install_dependencies.sh --dev installs it" >&2
   exit 1
 fi
-# Always, so that files added since are in the compile commands.
-find "$build-unity" -name 'unity_*.cxx' -delete 2>/dev/null || true
-for unity in OFF ON; do
-  folder=$build
-  [ $unity = OFF ] || folder=$build-unity
-  cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DULMUS_DCHECKS=ON \
-    -DULMUS_BUILD_BENCHMARKS=ON -DCMAKE_UNITY_BUILD=$unity -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
-    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
-done
-
 list_files() {
   if [ -n "$base" ]; then
     git diff --name-only --diff-filter=d "$base" -- src tools benchmarks
@@ -85,8 +75,6 @@ tidy_one() {
 }
 export -f tidy_one
 export BUILD_FOLDER=$build
-ANALYZER_CHECKS=$(grep -oE -- '-?clang-analyzer-[^,]+' .clang-tidy | paste -sd,)
-export ANALYZER_CHECKS
 
 list=$(units)
 num_files=$(printf '%s' "$list" | grep -c . || true)
@@ -94,6 +82,20 @@ if [ "$num_files" -eq 0 ]; then
   echo "run_tidy: no C++ file under src, tools or benchmarks differs from $base" >&2
   exit 0
 fi
+
+# Always, so that files added since are in the compile commands.
+find "$build-unity" -name 'unity_*.cxx' -delete 2>/dev/null || true
+for unity in OFF ON; do
+  folder=$build
+  [ $unity = OFF ] || folder=$build-unity
+  cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DULMUS_DCHECKS=ON \
+    -DULMUS_BUILD_BENCHMARKS=ON -DCMAKE_UNITY_BUILD=$unity -DCMAKE_UNITY_BUILD_BATCH_SIZE=16 \
+    -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >/dev/null
+done
+
+ANALYZER_CHECKS=$(grep -oE -- '-?clang-analyzer-[^,]+' .clang-tidy | paste -sd,)
+export ANALYZER_CHECKS
+
 shared=$(shared_units)
 work=$(
   printf '%s\n' "$shared" | awk 'NF == 2 && !seen[$2]++ {print "unity", $2}'

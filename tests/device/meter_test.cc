@@ -12,8 +12,9 @@ TEST(Meter, SumsByOperation) {
   meter.book("matmul", 100.0, 8.0);
   meter.book("add", 0.0, 3.0);
   meter.book("matmul", 50.0, 4.0);
-  meter.add_seconds("matmul", 0.5);
-  meter.add_seconds("matmul", 0.25);
+  const TraceEvent::Clock::time_point begin;
+  meter.add_time("matmul", begin, begin + std::chrono::milliseconds(500));
+  meter.add_time("matmul", begin, begin + std::chrono::milliseconds(250));
   ASSERT_EQ(meter.entries().size(), 2U);
   EXPECT_EQ(meter.entries()[0].operation, "matmul");
   EXPECT_EQ(meter.entries()[0].calls, 2);
@@ -25,6 +26,23 @@ TEST(Meter, SumsByOperation) {
   meter.reset();
   EXPECT_TRUE(meter.entries().empty());
   EXPECT_EQ(meter.useful_flops(), 0.0);
+}
+
+TEST(Meter, TellsTheTimeOfEachCallToATraceWhileItIsAttached) {
+  Meter meter;
+  Trace trace(8);
+  const TraceEvent::Clock::time_point begin;
+  const TraceEvent::Clock::time_point end = begin + std::chrono::milliseconds(3);
+  meter.add_time("matmul", begin, end);
+  meter.attach(&trace);
+  meter.add_time("rope", begin, end);
+  meter.attach(nullptr);
+  meter.add_time("matmul", begin, end);
+  ASSERT_EQ(trace.events().size(), 1U);
+  EXPECT_EQ(trace.events()[0].name, "rope");
+  EXPECT_EQ(trace.events()[0].track, TraceEvent::Track::kOperations);
+  EXPECT_EQ(trace.events()[0].begin, begin);
+  EXPECT_EQ(trace.events()[0].end, end);
 }
 
 TEST(Meter, NamesAreComparedByContent) {

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/support/allocation_counter.h"
 #include "tests/support/message_of.h"
@@ -209,6 +211,64 @@ TEST(Ranks, LayoutsThatDoNotFitAreRefusedByKey) {
   EXPECT_THAT(refusal(2, {"parallel.expert=2", "parallel.exchange=local"}),
               HasSubstr("parallel.exchange = \"local\""));
   EXPECT_EQ(refusal(2, {"parallel.expert=2"}), "");
+}
+
+/// Events of trace.json that have a duration, as (name, rank, group or "", number).
+struct Traced {
+  std::string name;
+  int rank;
+  std::string group;
+  std::int64_t number;
+};
+
+std::vector<Traced> read_trace(const std::filesystem::path& path) {
+  const nlohmann::json trace = nlohmann::json::parse(read_file(path));
+  std::vector<Traced> events;
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "X" && event.at("ph") != "b") continue;
+    EXPECT_GE(event.at("ts").get<double>(), 0.0);
+    EXPECT_GE(event.value("dur", 0.0), 0.0);
+    const nlohmann::json& args = event.at("args");
+    events.push_back({event.at("name"), event.at("pid"), args.value("group", ""),
+                      args.at("number").get<std::int64_t>()});
+  }
+  EXPECT_EQ(trace.at("otherData").at("dropped_events"), 0);
+  return events;
+}
+
+TEST(Ranks, ATraceHoldsTheWantedStepsOfEveryRank) {
+  const SmallRun small;
+  train_on({2, 2}, small, "traced", {"run.max_steps=4", "run.trace=[2, 4]"});
+  for (const int rank : {0, 1}) {
+    std::set<std::int64_t> steps;
+    std::set<std::string> names;
+    std::set<std::string> reduced;  // the groups that sum gradients
+    for (const Traced& event : read_trace(small.folder() / "traced" / "trace.json")) {
+      if (event.rank != rank) continue;
+      names.insert(event.name);
+      if (event.name == "step") steps.insert(event.number);
+      if (event.name == "reduce_scatter") reduced.insert(event.group);
+    }
+    EXPECT_EQ(steps, (std::set<std::int64_t>{2, 4}));
+    EXPECT_EQ(reduced, (std::set<std::string>{"dense", "expert_replica"}));
+    for (const char* name : {"data", "gather_rows", "grouped_matmul", "all_to_all", "all_gather"})
+      EXPECT_TRUE(names.contains(name)) << name;
+  }
+}
+
+TEST(Ranks, ATraceChangesNothingThatIsTrained) {
+  const SmallRun small;
+  const auto plain = train_on({2, 1}, small, "plain", {"run.max_steps=3"});
+  const auto traced = train_on({2, 1}, small, "traced", {"run.max_steps=3", "run.trace=[1, 2]"});
+  EXPECT_TRUE(checkpoint_bytes(plain.checkpoint) == checkpoint_bytes(traced.checkpoint));
+  EXPECT_FALSE(std::filesystem::exists(small.folder() / "plain" / "trace.json"));
+}
+
+TEST(Ranks, AStepBeyondTheRunIsNotTraced) {
+  const SmallRun small;
+  EXPECT_THAT(
+      message_of([&] { train_on({1, 1}, small, "beyond", {"run.max_steps=3", "run.trace=[4]"}); }),
+      HasSubstr("run.trace: step 4 of a run of 3 steps"));
 }
 
 /// Runtimes of all ranks of a layout, one step after the other.

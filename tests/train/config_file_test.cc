@@ -249,7 +249,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"moe.groups=4", "moe.groups = 4 is not built yet"},
         Refusal{"moe.shared_gate=true", "moe.shared_gate = true is not built yet"},
         Refusal{"device.kind=cuda", "device.kind = \"cuda\" is not built yet; built: cpu"},
-        Refusal{"run.trace=[3]", "run.trace = [3] is not built yet; built: []"},
         Refusal{"model.family=mixtral",
                 "model.family = \"mixtral\" is not built yet; built: olmoe, olmo3_moe"}));
 
@@ -273,6 +272,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"optim.schedule=cosin", "did you mean \"cosine\"?"},
         Refusal{"optim.final_fraction=1.5", "must be >= 0, <= 1"},
         Refusal{"run.seed=-1", "run.seed = -1: must be >= 0"},
+        Refusal{"run.trace=[2, 0]", "run.trace = 0: must be 1 ... 4294967296"},
+        Refusal{"run.trace=3", "run.trace: expected an array, found integer 3"},
         Refusal{"run.max_steps=99999999999", "run.max_steps = 99999999999: must be"},
         Refusal{"batch.tokens=65",
                 "batch.tokens = 65: must be a positive multiple of data.sequence_length = 16"},
@@ -309,11 +310,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"optim.phases=[3]", "optim.phases[0]: expected a table"}));
 
 TEST(ConfigFile, WhatOneProcessDoesIsAcceptedBySayingSo) {
-  const Config config = small_with(
-      {"parallel.pipeline=1", "parallel.context=1", "parallel.split=[]", "moe.overflow=replay",
-       "moe.capacity=auto", "moe.groups=1", "moe.shared_gate=false", "memory.recompute=none",
-       "precision.exchange=fp32", "device.kind=cpu", "run.trace=[]", "checkpoint.async=false",
-       "precision.scale_rule=ceil"});
+  const Config config =
+      small_with({"parallel.pipeline=1", "parallel.context=1", "parallel.split=[]",
+                  "moe.overflow=replay", "moe.capacity=auto", "moe.groups=1",
+                  "moe.shared_gate=false", "memory.recompute=none", "precision.exchange=fp32",
+                  "device.kind=cpu", "checkpoint.async=false", "precision.scale_rule=ceil"});
   EXPECT_EQ(to_toml(config), to_toml(parse(kSmall)));
 }
 
@@ -374,6 +375,7 @@ const std::vector<std::string>& unlike_defaults() {
       "run.max_steps=99",
       "run.max_tokens=123456",
       "run.timeout_s=45",
+      "run.trace=[2, 5]",
       "model.family=olmo3_moe",
       "model.d_model=96",
       "model.layers=6",

@@ -10,6 +10,7 @@
 
 #include "ulmus/comm/transport.h"
 #include "ulmus/device/device.h"
+#include "ulmus/device/trace.h"
 
 namespace ulmus::comm {
 
@@ -111,6 +112,9 @@ class World {
   /// Advances every operation under way as far as possible without waiting. Cheap; call it between
   /// pieces of work. Throws CommError when another rank has failed.
   void progress();
+  /// Null: none. While attached it records every operation that ends and every wait for one; it
+  /// outlives its attachment, and the groups' names outlive it.
+  void attach(Trace* trace) { trace_ = trace; }
   /// Tells the other ranks that this one ends, so that they end too. For whoever catches an
   /// exception of this rank.
   void fail(std::string_view why) noexcept;
@@ -121,12 +125,15 @@ class World {
   void remove(Operation& operation) noexcept;
   void advance_all();
   void wait_for(Operation& operation);
+  void record(const Operation& operation, TraceEvent::Track track,
+              TraceEvent::Clock::time_point begin);
   std::uint32_t take_group_id();
   void check_agreement(const std::string& name, const std::vector<std::vector<int>>& groups);
 
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<FailureWatch> watch_;
   std::vector<Operation*> under_way_;  // in the order in which they started
+  Trace* trace_ = nullptr;
   std::int64_t num_groups_ = 0;
   std::unique_ptr<Communicator> all_;
 };

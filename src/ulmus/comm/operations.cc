@@ -25,6 +25,7 @@ void Operation::begin() {
   ULMUS_CHECK(state_ == State::kIdle, description(), " is started and not yet waited for");
   number_ = group_.num_started_ + 1;
   num_steps_ = 0;
+  begin_ = TraceEvent::Clock::now();
   group_.world_.add(*this);
   ++group_.num_started_;
   ++group_.traffic_.operations;

@@ -65,7 +65,8 @@ class Operation {
   Communicator& group_;
   OperationKind kind_;
   State state_ = State::kIdle;
-  std::int64_t number_ = 0;     // in the group, from 1
+  std::int64_t number_ = 0;  // in the group, from 1
+  TraceEvent::Clock::time_point begin_;
   std::int64_t num_steps_ = 0;  // messages that have ended: the deadline counts from the last
 };
 

@@ -60,20 +60,20 @@ struct GroupRequest {
 const std::vector<int>& list_with(int rank, int size, const std::string& name,
                                   const std::vector<std::vector<int>>& groups) {
   std::vector<int> uses(static_cast<std::size_t>(size));
-  const std::vector<int>* own = nullptr;
   for (const std::vector<int>& members : groups) {
     for (const int member : members) {
       ULMUS_CHECK(0 <= member && member < size, "group ", name, " has rank ", member,
                   " of a world of ", size);
       ++uses[static_cast<std::size_t>(member)];
-      if (member == rank) own = &members;
     }
   }
   for (int member = 0; member < size; ++member) {
     const int times = uses[static_cast<std::size_t>(member)];
     ULMUS_CHECK(times == 1, "group ", name, " has rank ", member, ' ', times, " times");
   }
-  return *own;
+  return *std::ranges::find_if(groups, [&](const std::vector<int>& members) {
+    return std::ranges::find(members, rank) != members.end();
+  });
 }
 
 }  // namespace
@@ -160,8 +160,20 @@ void World::advance_all() {
       throw Error(what, error.exit_code(), error.scope());
     }
     operation.state_ = Operation::State::kDone;
+    record(operation, TraceEvent::Track::kTransfers, operation.begin_);
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i));
   }
+}
+
+void World::record(const Operation& operation, TraceEvent::Track track,
+                   TraceEvent::Clock::time_point begin) {
+  if (trace_ == nullptr) return;
+  trace_->record({.name = name_of(operation.kind_),
+                  .group = operation.group_.name(),
+                  .track = track,
+                  .number = operation.number_,
+                  .begin = begin,
+                  .end = TraceEvent::Clock::now()});
 }
 
 void World::wait_for(Operation& operation) {
@@ -177,7 +189,10 @@ void World::wait_for(Operation& operation) {
     watch_->read_notices();
     if (watch_->has_failed()) watch_->raise(waiting());
     advance_all();
-    if (operation.state_ == Operation::State::kDone && !watch_->is_patience_over()) return;
+    if (operation.state_ == Operation::State::kDone && !watch_->is_patience_over()) {
+      record(operation, TraceEvent::Track::kWaits, start);
+      return;
+    }
     if (num_steps != operation.num_steps_) {
       num_steps = operation.num_steps_;
       last_step = Clock::now();

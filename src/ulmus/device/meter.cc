@@ -22,8 +22,15 @@ void Meter::book(std::string_view operation, double useful_flops, double moved_b
   entry.moved_bytes += moved_bytes;
 }
 
-void Meter::add_seconds(std::string_view operation, double seconds) {
-  entry_of(operation).seconds += seconds;
+void Meter::add_time(std::string_view operation, TraceEvent::Clock::time_point begin,
+                     TraceEvent::Clock::time_point end) {
+  entry_of(operation).seconds += std::chrono::duration<double>(end - begin).count();
+  if (trace_ == nullptr) return;
+  trace_->record({.name = operation,
+                  .group = {},
+                  .track = TraceEvent::Track::kOperations,
+                  .begin = begin,
+                  .end = end});
 }
 
 void Meter::reset() { num_entries_ = 0; }

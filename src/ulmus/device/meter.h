@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include "ulmus/device/trace.h"
+
 namespace ulmus {
 
 /// What one kind of operation did since the last reset.
@@ -24,7 +26,11 @@ class Meter {
 
   /// `operation` must outlive the meter (a string literal).
   void book(std::string_view operation, double useful_flops, double moved_bytes);
-  void add_seconds(std::string_view operation, double seconds);
+  /// The time of one call, which an attached trace records too.
+  void add_time(std::string_view operation, TraceEvent::Clock::time_point begin,
+                TraceEvent::Clock::time_point end);
+  /// Null: none. Outlives its attachment.
+  void attach(Trace* trace) { trace_ = trace; }
   void reset();
   std::span<const MeterEntry> entries() const { return {entries_.data(), num_entries_}; }
   double useful_flops() const;
@@ -33,6 +39,7 @@ class Meter {
   MeterEntry& entry_of(std::string_view operation);
   std::array<MeterEntry, kMaxOperations> entries_{};
   std::size_t num_entries_ = 0;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace ulmus

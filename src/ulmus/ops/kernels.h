@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <string_view>
 
 #include "ulmus/base/check.h"
@@ -35,10 +34,9 @@ void run_kernel(const KernelSlot<Args>& slot, const Args& args, std::int64_t scr
       scratch_bytes > 0 ? scope.take(DType::kU8, {scratch_bytes}) : TensorView();
   if (ctx.is_meta()) return;
   const Kernel<Args> kernel = slot.kernel_for(ctx.backend());
-  const auto start = std::chrono::steady_clock::now();
+  const auto begin = TraceEvent::Clock::now();
   kernel(args, scratch, ctx);
-  ctx.meter.add_seconds(
-      slot.name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  ctx.meter.add_time(slot.name, begin, TraceEvent::Clock::now());
 }
 
 }  // namespace ulmus::ops

@@ -1,7 +1,6 @@
 #include "ulmus/parallel/all_to_all_exchange.h"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <span>
 
@@ -24,20 +23,19 @@ TensorView take_rows(ScratchScope& scratch, ConstTensorView like, std::int64_t r
 class TransferBooking {
  public:
   TransferBooking(std::int64_t bytes, const ExecContext& ctx)
-      : ctx_(ctx), begin_(std::chrono::steady_clock::now()) {
+      : ctx_(ctx), begin_(TraceEvent::Clock::now()) {
     ctx_.meter.book(AllToAllExchange::kTransfer, 0.0, static_cast<double>(bytes));
   }
   ~TransferBooking() {
     if (ctx_.is_meta()) return;
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin_;
-    ctx_.meter.add_seconds(AllToAllExchange::kTransfer, elapsed.count());
+    ctx_.meter.add_time(AllToAllExchange::kTransfer, begin_, TraceEvent::Clock::now());
   }
   TransferBooking(const TransferBooking&) = delete;
   TransferBooking& operator=(const TransferBooking&) = delete;
 
  private:
   const ExecContext& ctx_;
-  std::chrono::steady_clock::time_point begin_;
+  TraceEvent::Clock::time_point begin_;
 };
 
 /// Bounds of blocks of equal size: what a device that does not route books.

@@ -32,7 +32,8 @@ struct RunConfig {
   std::int64_t log_every = 10;  ///< steps between metrics lines
   std::optional<std::int64_t> max_steps;
   std::optional<std::int64_t> max_tokens;
-  double timeout_s = 300.0;  ///< how long a rank waits for another
+  double timeout_s = 300.0;         ///< how long a rank waits for another
+  std::vector<std::int64_t> trace;  ///< steps that trace.json records, from 1
 };
 
 struct DataConfig {

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "ulmus/train/config_keys.h"
 
 namespace ulmus::train {
@@ -17,6 +20,18 @@ std::string weights_text(const std::vector<double>& weights) {
     text += (text.empty() ? "" : ", ") + to_toml_text(weight);
   }
   return text.empty() ? text : "[" + text + "]";
+}
+
+std::vector<std::int64_t> read_steps(const ConfigValue& value) {
+  std::vector<std::int64_t> steps;
+  for (const ConfigValue& item : read_array(value, "run.trace")) {
+    steps.push_back(read_integer(item, "run.trace", {.min = 1, .max = kMaxSteps}));
+  }
+  return steps;
+}
+
+std::string steps_text(const std::vector<std::int64_t>& steps) {
+  return steps.empty() ? std::string() : fmt::format("[{}]", fmt::join(steps, ", "));
 }
 
 void add_batch_keys(KeyTable& table) {
@@ -125,8 +140,15 @@ void add_run_keys(KeyTable& table) {
   table.add_number(
       "run.timeout_s", [](auto& c) -> auto& { return c.run.timeout_s; }, {.min = 0.1, .max = 1e6},
       {.meaning = "seconds that a rank waits for another before the run fails", .on_resume = kMay});
-  table.add_fixed("run.trace", "array of steps", "[]",
-                  {.meaning = "steps that trace.json records", .on_resume = kMay});
+  table.add(
+      "run.trace", "array of integers >= 1",
+      {.meaning =
+           "steps that trace.json records: what every rank computed and waited for, and what "
+           "went between them",
+       .on_resume = kMay,
+       .default_note = "[]"},
+      [](Config& config, const ConfigValue& value) { config.run.trace = read_steps(value); },
+      [](const Config& config) { return steps_text(config.run.trace); });
 }
 
 void add_data_keys(KeyTable& table) {

@@ -26,6 +26,7 @@ class RunFolder {
   const std::filesystem::path& dir() const { return dir_; }
   std::filesystem::path config_path() const { return dir_ / "config.toml"; }
   std::filesystem::path metrics_path() const { return dir_ / "metrics.jsonl"; }
+  std::filesystem::path trace_path() const { return dir_ / "trace.json"; }
   /// log/rank-NNNN.txt, one for each rank.
   std::filesystem::path log_path() const;
 

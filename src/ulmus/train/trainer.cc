@@ -88,6 +88,11 @@ Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter,
       reporter_(reporter, folder_.log_path(), config.run.log_level),
       plan_(make_plan(config)),
       device_(make_device(config, ranks_.node())) {
+  for (const std::int64_t step : config.run.trace) {
+    if (step > plan_.num_steps()) {
+      fail_input("run.trace: step ", step, " of a run of ", plan_.num_steps(), " steps");
+    }
+  }
   build();
   start();
 }
@@ -113,6 +118,7 @@ void Trainer::build() {
                  "smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help");
   });
   runtime_ = std::make_unique<Runtime>(config_, Purpose::kTrain, *device_, ranks_, memory_);
+  trace_ = std::make_unique<StepTrace>(config_.run.trace, runtime_->meter(), ranks_.world());
   comm::agree(ranks_.world().all(), [&] {
     checkpointing_ = std::make_unique<Checkpointing>(config_, *runtime_, identify_data(config_));
   });
@@ -176,11 +182,13 @@ void Trainer::saved(const std::filesystem::path& path, std::int64_t step) {
 }
 
 void Trainer::save() {
+  const TraceSpan span(trace_->active(), "checkpoint", position_.step);
   finish_save();
   if (saved_step_ != position_.step) saved(checkpointing_->save(position_), position_.step);
 }
 
 void Trainer::start_save() {
+  const TraceSpan span(trace_->active(), "checkpoint", position_.step);
   finish_save();
   checkpointing_->start(position_);
   started_step_ = position_.step;
@@ -201,6 +209,7 @@ TrainResult Trainer::run() try {
   }
   int signal = 0;  // one that comes after the last step stops nothing
   while (position_.step < plan_.num_steps()) {
+    trace_->begin(position_.step + 1);
     const NextStep next = fetch();
     if (checkpointing_->is_pending() && !next.is_saving) {
       if (const auto path = checkpointing_->advance()) saved(*path, started_step_);
@@ -209,6 +218,7 @@ TrainResult Trainer::run() try {
     if (signal != 0) break;
     step(next);
   }
+  write_trace();
   save();
   runtime_->parameter_store().finish_weights();  // no rank leaves while another needs its pieces
   report_load();
@@ -248,8 +258,21 @@ void Trainer::report_load() {
   reporter_.info(lines);
 }
 
+void Trainer::write_trace() {
+  if (!trace_->has_events()) return;
+  const std::int64_t num_dropped = trace_->write(folder_.trace_path());
+  reporter_.info("trace in " + folder_.trace_path().string());
+  if (num_dropped > 0) {
+    reporter_.warning(
+        fmt::format("trace.json lacks the last {} events: run.trace has room for {} "
+                    "on each rank; fewer steps help",
+                    num_dropped, StepTrace::kCapacity));
+  }
+}
+
 /// Waits for the batch and adds up over the ranks what the step needs to know.
 Trainer::NextStep Trainer::fetch() {
+  const TraceSpan span(trace_->active(), "data", position_.step + 1);
   const auto begin = Clock::now();
   const data::HostBatch& batch = prefetcher_->wait();
   const int own_signal = stop_.signal.load();
@@ -274,8 +297,11 @@ void Trainer::step(const NextStep& fetched) {
     prefetcher_->request(position_.data_position + sequences, plan_.batch_sequences(next));
   }
   const double lr = plan_.learning_rate(position_.step);
-  runtime_->train_step(*fetched.batch, fetched.totals, position_.step, lr);
-  record_ = runtime_->read_record();
+  {
+    const TraceSpan span(trace_->active(), "step", next);
+    runtime_->train_step(*fetched.batch, fetched.totals, position_.step, lr);
+    record_ = runtime_->read_record();
+  }
   position_.step = next;
   position_.tokens += batch_tokens;
   position_.data_position += sequences;
@@ -317,6 +343,7 @@ void Trainer::close_step(std::int64_t tokens, double step_s) {
 }
 
 void Trainer::evaluate() {
+  const TraceSpan span(trace_->active(), "evaluation", position_.step);
   eval_ = evaluator_->run(*runtime_);
   runtime_->meter().reset();
 }

@@ -14,6 +14,7 @@
 #include "ulmus/train/run.h"
 #include "ulmus/train/run_folder.h"
 #include "ulmus/train/runtime.h"
+#include "ulmus/train/step_trace.h"
 
 namespace ulmus::train {
 
@@ -71,6 +72,8 @@ class Trainer {
   void finish_save();
   void saved(const std::filesystem::path& path, std::int64_t step);
   void report_load();
+  /// What run.trace asked for, when it is complete or nothing more comes.
+  void write_trace();
   void check_end();
   bool is_due(std::int64_t every) const;
   bool is_last() const { return position_.step == plan_.num_steps(); }
@@ -86,6 +89,7 @@ class Trainer {
   std::unique_ptr<Evaluator> evaluator_;
   MemoryTable memory_;
   std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<StepTrace> trace_;
   std::unique_ptr<Checkpointing> checkpointing_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<data::Prefetcher> prefetcher_;
