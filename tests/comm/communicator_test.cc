@@ -97,6 +97,9 @@ TEST(CommunicatorTest, WrongArguments) {
                       {.timeout = std::chrono::milliseconds(0)});
               }),
               HasSubstr("a timeout of 0 ms"));
+  EXPECT_THAT(ulmus::test::message_of<Error>(
+                  [] { World(std::move(make_thread_transports(1)[0]), {.message_bytes = 0}); }),
+              HasSubstr("messages of 0 bytes"));
 }
 
 TEST(CommunicatorTest, TrafficIsWhatLeavesTheRank) {

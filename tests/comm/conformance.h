@@ -255,15 +255,18 @@ inline void check_group(Communicator& group, Device& device) {
   group.barrier();
 }
 
-/// Messages of several chunks.
+/// For check_large_messages.
+constexpr World::Options kSmallMessages{.message_bytes = std::int64_t{64} << 10U};
+
+/// Transfers of several messages, in a world of kSmallMessages.
 inline void check_large_messages(Communicator& group, Device& device) {
-  constexpr std::int64_t kElements = Transfer::kChunkBytes / 8;
+  constexpr std::int64_t kElements = kSmallMessages.message_bytes / 8;
   const std::int64_t scatter_elements =
-      ScatterStaging({0, 0, Transfer::kChunkBytes}, DType::kF32).chunk_bytes / 4;
+      ScatterStaging({0, 0, std::int64_t{1} << 20U}, DType::kF32).chunk_bytes / 4;
   check_reduce_scatter<float>(group, device, {pieces_of_chunks(group.size(), scatter_elements)});
   check_all_gather<std::int64_t>(group, device, {pieces_of_chunks(group.size(), kElements)});
   check_all_reduce(group, device, {group.size() * kElements + 9});
-  check_all_to_all(group, device, Transfer::kChunkBytes / 12 + 1);
+  check_all_to_all(group, device, (Transfer::kWindow + 2) * kSmallMessages.message_bytes / 12 + 1);
 }
 
 /// Ranks of even and of odd number, the odd ones in descending order; with one rank one list.

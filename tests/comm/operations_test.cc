@@ -12,8 +12,8 @@ namespace {
 class OperationsTest : public testing::TestWithParam<int> {
  protected:
   template <class Body>
-  static void run(Body&& body) {
-    run_thread_ranks(GetParam(), World::Options{}, [&](World& world) {
+  static void run(Body&& body, const World::Options& options = {}) {
+    run_thread_ranks(GetParam(), options, [&](World& world) {
       const auto device = make_cpu_device(world.size() == 2 ? 2 : 1, Backend::kCpu);
       body(world, *device);
     });
@@ -37,7 +37,8 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, OperationsTest, testing::Values(1, 2, 3, 5,
 class LargeOperationsTest : public OperationsTest {};
 
 TEST_P(LargeOperationsTest, MessagesOfSeveralChunks) {
-  run([](World& world, Device& device) { test::check_large_messages(world.all(), device); });
+  run([](World& world, Device& device) { test::check_large_messages(world.all(), device); },
+      test::kSmallMessages);
 }
 
 INSTANTIATE_TEST_SUITE_P(WorldSizes, LargeOperationsTest, testing::Values(1, 2, 3));

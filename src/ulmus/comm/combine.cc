@@ -16,6 +16,8 @@ constexpr std::int64_t kBlock = 1024;
 /// Bytes of one source from which on waking the threads costs less than they save.
 constexpr std::int64_t kThreadedBytes = std::int64_t{256} << 10U;
 constexpr std::int64_t kGrain = 4096;
+/// Small enough that memcpy does not write past the caches: what is copied is read next.
+constexpr std::int64_t kCopyPiece = std::int64_t{128} << 10U;
 
 struct Sum {
   template <class T>
@@ -113,7 +115,10 @@ void combine_on(Device& device, std::byte* out, std::span<const std::byte* const
 
 void copy_on(Device& device, std::byte* to, const std::byte* from, std::int64_t num_bytes) {
   const auto copy = [&](std::int64_t begin, std::int64_t end, int) {
-    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+    for (std::int64_t piece = begin; piece < end; piece += kCopyPiece) {
+      const std::int64_t length = std::min(kCopyPiece, end - piece);
+      std::memcpy(to + piece, from + piece, static_cast<std::size_t>(length));
+    }
   };
   if (num_bytes == 0) return;
   if (num_bytes < kThreadedBytes) return copy(0, num_bytes, 0);

@@ -41,6 +41,10 @@ Channel Operation::channel(int member) {
   return {*group_.world_.transport_, group_.world_rank(member), tag.packed()};
 }
 
+void Operation::send(Transfer& transfer, int member, std::span<const std::byte> bytes) {
+  send(transfer, member, bytes, group_.world_.message_bytes_);
+}
+
 void Operation::send(Transfer& transfer, int member, std::span<const std::byte> bytes,
                      std::int64_t chunk_bytes) {
   group_.traffic_.sent_bytes += static_cast<std::int64_t>(bytes.size());
@@ -48,7 +52,7 @@ void Operation::send(Transfer& transfer, int member, std::span<const std::byte> 
 }
 
 void Operation::receive(Transfer& transfer, int member, std::span<std::byte> bytes) {
-  transfer.receive(channel(member), bytes);
+  transfer.receive(channel(member), bytes, group_.world_.message_bytes_);
 }
 
 bool Operation::advance_transfers(std::span<Transfer> transfers) {

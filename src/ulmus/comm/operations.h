@@ -35,8 +35,9 @@ class Operation {
   /// After the first messages were posted: goes on as far as possible.
   void launch();
   /// The message of this operation to or from a member. What is sent counts as traffic.
+  void send(Transfer& transfer, int member, std::span<const std::byte> bytes);
   void send(Transfer& transfer, int member, std::span<const std::byte> bytes,
-            std::int64_t chunk_bytes = Transfer::kChunkBytes);
+            std::int64_t chunk_bytes);
   void receive(Transfer& transfer, int member, std::span<std::byte> bytes);
   Channel channel(int member);
   void count_steps(int num_steps) { num_steps_ += num_steps; }

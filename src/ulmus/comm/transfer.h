@@ -75,15 +75,10 @@ struct Channel {
 /// alike. Destroyed before it is done, it gives up what is under way.
 class Transfer {
  public:
-  /// Measured with MPI on one node: this many of this size under way keep both ends copying;
-  /// fewer or smaller ones leave gaps, in which one end waits for the other's next chunk.
-  static constexpr std::int64_t kChunkBytes = std::int64_t{4} << 20U;
   static constexpr std::int64_t kWindow = 4;
 
-  void send(const Channel& channel, std::span<const std::byte> bytes,
-            std::int64_t chunk_bytes = kChunkBytes);
-  void receive(const Channel& channel, std::span<std::byte> bytes,
-               std::int64_t chunk_bytes = kChunkBytes);
+  void send(const Channel& channel, std::span<const std::byte> bytes, std::int64_t chunk_bytes);
+  void receive(const Channel& channel, std::span<std::byte> bytes, std::int64_t chunk_bytes);
   /// Tests and posts without waiting; returns how many chunks ended.
   int advance();
   bool is_done() const { return ended_ == chunks_.count(); }

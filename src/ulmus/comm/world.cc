@@ -80,7 +80,9 @@ const std::vector<int>& list_with(int rank, int size, const std::string& name,
 
 World::World(std::unique_ptr<Transport> transport, const Options& options)
     : transport_(std::move(transport)),
-      watch_(std::make_unique<FailureWatch>(*transport_, options.timeout)) {
+      watch_(std::make_unique<FailureWatch>(*transport_, options.timeout)),
+      message_bytes_(options.message_bytes) {
+  ULMUS_CHECK(message_bytes_ > 0, "messages of ", message_bytes_, " bytes");
   under_way_.reserve(kUnderWayReserve);
   std::vector<int> members(static_cast<std::size_t>(size()));
   std::iota(members.begin(), members.end(), 0);

@@ -1,6 +1,6 @@
 #include "ulmus/ops/route_rows.h"
 
-#include <algorithm>
+#include <cstring>
 
 #include "ulmus/ops/cpu/cpu_kernels.h"
 #include "ulmus/ops/cpu/grain.h"
@@ -26,7 +26,7 @@ struct CombineRow {
   const std::int32_t* rows;
   std::int64_t top_k;
   std::int64_t width;
-  std::int64_t num_ahead;  ///< routes from this token's first to the last that follow in `rows`
+  bool streams;  ///< writes past the caches
 };
 
 /// kVectors * 8 columns from d, summed in registers.
@@ -40,8 +40,11 @@ template <int kVectors>
     for (int v = 0; v < kVectors; ++v)
       sum[v] += weight * load(from + v * kLanes);
   }
-  for (int v = 0; v < kVectors; ++v)
-    store(token.out + d + v * kLanes, sum[v]);
+  if (token.streams) {
+    stream_copy(token.out + d, sum, kVectors * kLanes * size_of(DType::kF32));
+  } else {
+    std::memcpy(token.out + d, sum, sizeof(sum));
+  }
 }
 
 void combine_tail(const CombineRow& token, std::int64_t d, std::int64_t count) {
@@ -82,49 +85,6 @@ void combine_row(const CombineRow& token) {
   for (; d + kLanes <= token.width; d += kLanes)
     combine_columns<1>(token, d);
   if (d < token.width) combine_tail(token, d, token.width - d);
-}
-
-/// Asks for the rows of the next token.
-void prefetch_token_after(const CombineRow& token) {
-  for (std::int64_t k = token.top_k; k < std::min(2 * token.top_k, token.num_ahead); ++k) {
-    if (token.rows[k] < 0) continue;
-    prefetch_rows(token.grouped + token.rows[k] * token.width, token.width, 1, token.width);
-  }
-}
-
-/// sums[d] += weight * from[d], while the same columns of the row after it are asked for.
-void add_row(float* sums, const float* from, float weight, const float* next,
-             std::int64_t columns) {
-  std::int64_t d = 0;
-  for (; d + 2 * kLanes <= columns; d += 2 * kLanes) {
-    __builtin_prefetch(next + d);
-    store(sums + d, load(sums + d) + weight * load(from + d));
-    store(sums + d + kLanes, load(sums + d + kLanes) + weight * load(from + d + kLanes));
-  }
-  for (; d < columns; d += kLanes) {
-    const std::int64_t count = std::min(kLanes, columns - d);
-    store_first(sums + d, load_first(sums + d, count) + weight * load_first(from + d, count),
-                count);
-  }
-}
-
-/// The same sums row after row, in a buffer, and from there past the caches: for operands that come
-/// from memory, where long pieces count more than registers.
-void stream_combined_row(const CombineRow& token) {
-  constexpr std::int64_t kColumns = 1024;
-  alignas(64) float sums[kColumns];
-  for (std::int64_t d = 0; d < token.width; d += kColumns) {
-    const std::int64_t columns = std::min(kColumns, token.width - d);
-    std::fill_n(sums, columns, 0.0F);
-    for (std::int64_t k = 0; k < token.top_k; ++k) {
-      if (token.rows[k] < 0) continue;
-      const float* from = token.grouped + token.rows[k] * token.width + d;
-      const bool has_next = k + 1 < token.num_ahead && token.rows[k + 1] >= 0;
-      const float* next = has_next ? token.grouped + token.rows[k + 1] * token.width + d : from;
-      add_row(sums, from, token.weights != nullptr ? token.weights[k] : 1.0F, next, columns);
-    }
-    stream_copy(token.out + d, sums, columns * size_of(DType::kF32));
-  }
 }
 
 }  // namespace
@@ -172,13 +132,8 @@ void combine_rows(const CombineRowsArgs& args, TensorView /*scratch*/, const Exe
                                  .rows = row_of_route + n * top_k,
                                  .top_k = top_k,
                                  .width = width,
-                                 .num_ahead = (end - n) * top_k};
-          if (streams) {
-            stream_combined_row(token);
-          } else {
-            prefetch_token_after(token);
-            combine_row(token);
-          }
+                                 .streams = streams};
+          combine_row(token);
         }
         if (streams) end_streams();
       });
