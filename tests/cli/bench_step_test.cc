@@ -21,6 +21,12 @@ TEST(BenchStep, TimesAStepAgainstTheCeiling) {
   EXPECT_EQ(facts.at("tokens_per_step"), 224);
   EXPECT_GT(facts.at("tokens_per_s").get<double>(), 0.0);
   EXPECT_GE(facts.at("max_over_mean").get<double>(), 1.0);
+  const auto& memory = facts.at("memory_bytes");
+  EXPECT_GT(memory.at("parameters").get<std::int64_t>(), 0);
+  EXPECT_GE(memory.at("optimizer").get<std::int64_t>(),
+            2 * memory.at("parameters").get<std::int64_t>());
+  EXPECT_EQ(facts.at("sent_bytes"),
+            (nlohmann::json{{"dense", 0}, {"expert", 0}, {"expert_replica", 0}}));
   const double fraction = facts.at("fraction").get<double>();
   EXPECT_GT(fraction, 0.0);
   EXPECT_LT(fraction, 1.0);

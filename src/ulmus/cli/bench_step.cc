@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -57,9 +58,9 @@ class StepBench {
         ranks_(world, train::layout_of(config, world)),
         device_(train::make_device(config, ranks_.node())),
         ceiling_(*device_),
-        runtime_(config, train::Purpose::kTrain, *device_, ranks_,
-                 train::measure_memory(config, train::Purpose::kTrain, ranks_.layout(),
-                                       world.rank(), threads())),
+        memory_(train::measure_memory(config, train::Purpose::kTrain, ranks_.layout(), world.rank(),
+                                      threads())),
+        runtime_(config, train::Purpose::kTrain, *device_, ranks_, memory_),
         batch_(made_up_step(config, {.micro_sequences = config.batch.micro_sequences,
                                      .rank = ranks_.here().data,
                                      .ranks = ranks_.layout().data()})) {
@@ -69,6 +70,7 @@ class StepBench {
   void run(int repetitions) {
     for (int i = 0; i < kWarmUp; ++i)
       step();
+    count_bytes();
     double before = read_ceiling();
     for (int i = 0; i < repetitions; ++i) {
       const double elapsed = step();
@@ -106,7 +108,9 @@ class StepBench {
                                   {"fraction", fraction.median},
                                   {"fraction_min", fraction.min},
                                   {"fraction_max", fraction.max},
-                                  {"max_over_mean", load}};
+                                  {"max_over_mean", load},
+                                  {"memory_bytes", memory_bytes_},
+                                  {"sent_bytes", sent_bytes_}};
     print_facts(
         fmt::format("{}, {} a rank; {} tokens a step, {} steps\n"
                     "{:.0f} tokens/s ({:.0f} to {:.0f}), {:.1f} useful GFLOP/s, ceiling {:.1f}: "
@@ -120,6 +124,26 @@ class StepBench {
 
  private:
   int threads() const { return train::num_threads(config_, ranks_.node()); }
+
+  /// What the fullest rank holds, and what the busiest sends in a step: gradients and weights of
+  /// dense parameters, those of experts, token rows.
+  void count_bytes() {
+    const auto groups = {&ranks_.dense(), &ranks_.replicas(), &ranks_.experts()};
+    for (comm::Communicator* group : groups)
+      group->reset_traffic();
+    step();
+    for (const comm::Communicator* group : groups)
+      sent_bytes_[std::string(group->name())] = most_of(group->traffic().sent_bytes);
+    for (const auto& [name, bytes] : memory_.lines())
+      memory_bytes_[std::string(name)] = most_of(bytes);
+  }
+
+  /// The largest of all ranks'.
+  std::int64_t most_of(std::int64_t value) {
+    std::array<std::int64_t, 1> most = {value};
+    world_.all().all_reduce(most, comm::ReduceOp::kMax);
+    return most[0];
+  }
 
   /// Seconds of one step, weights back on every rank.
   double step() {
@@ -146,10 +170,13 @@ class StepBench {
   parallel::Ranks ranks_;
   std::unique_ptr<Device> device_;
   CeilingMeter ceiling_;
+  MemoryTable memory_;
   train::Runtime runtime_;
   data::HostBatch batch_;
   double flops_per_token_ = train::useful_flops_per_token(config_);
   std::int64_t steps_ = 0;
+  std::map<std::string, std::int64_t> memory_bytes_;
+  std::map<std::string, std::int64_t> sent_bytes_;
   std::vector<double> seconds_;
   std::vector<double> tokens_per_s_;
   std::vector<double> gflops_;
