@@ -73,6 +73,7 @@ class RangeWriter {
  private:
   std::filesystem::path path_;
   int fd_ = -1;
+  std::int64_t waiting_bytes_ = 0;  // bytes since the disk was asked to begin
 };
 
 /// Replaces `path` by `text` so that a crash leaves either the old or the new file: temporary file

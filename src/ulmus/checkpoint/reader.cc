@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What is read, hashed and copied at once.
-constexpr std::int64_t kPieceElements = std::int64_t{4} << 20U;
+/// What is hashed and then copied: small enough to stay in the caches meanwhile.
+constexpr std::int64_t kPieceElements = std::int64_t{256} << 10U;
 /// Differences that a message lists; the rest are counted. Also bounds the search for near names.
 constexpr std::size_t kMaxListed = 40;
 
@@ -92,30 +92,56 @@ SafetensorsFile open_checked(const fs::path& path,
 /// What reading some blocks of a tensor found.
 struct ReadFindings {
   std::uint64_t hash = 0;       ///< their part
-  std::int64_t nonfinite = -1;  ///< element of the whole tensor, -1 for none
+  std::int64_t nonfinite = -1;  ///< first such element, of the whole tensor; -1 for none
+
+  void add(const ReadFindings& other) {
+    hash += other.hash;
+    if (other.nonfinite < 0) return;
+    nonfinite = nonfinite < 0 ? other.nonfinite : std::min(nonfinite, other.nonfinite);
+  }
 };
 
-/// Goes over some blocks of one tensor: use(bytes, Piece) for each piece.
+/// Of blocks [begin, end) of a tensor, whose bytes these are.
+ReadFindings look_at(const ManifestTensor& tensor, std::int64_t begin, std::int64_t end,
+                     std::span<const std::byte> bytes) {
+  const std::int64_t numel = tensor.shape.numel();
+  TensorHash hash({numel, tensor.slice_elements, begin, end}, size_of(tensor.dtype));
+  hash.add_blocks(begin, end, bytes);
+  const std::int64_t bad = first_nonfinite(bytes, tensor.dtype);
+  return {.hash = hash.value(),
+          .nonfinite = bad < 0 ? -1 : block_begin(begin, numel, tensor.slice_elements) + bad};
+}
+
+/// Goes over some blocks of one tensor, the threads looking at each piece together:
+/// use(bytes, Piece) after that.
 template <class Use>
 ReadFindings read_blocks(const SafetensorsFile& file, const ManifestTensor& tensor,
-                         const BlockRange& blocks, Use&& use) {
+                         const BlockRange& blocks, ThreadPool& pool, Use&& use) {
   const FileTensor* entry = file.find(tensor.name);
   ULMUS_CHECK(entry != nullptr, tensor.name);
   const std::span<const std::byte> data = file.bytes(*entry);
-  const std::int64_t element_bytes = size_of(tensor.dtype);
-  TensorHash hash(blocks, element_bytes);
-  ReadFindings findings;
+  const auto byte_of = [&](std::int64_t block) {
+    return static_cast<std::size_t>(block_begin(block, blocks.numel, blocks.slice_elements) *
+                                    size_of(tensor.dtype));
+  };
+  std::vector<ReadFindings> found(static_cast<std::size_t>(pool.num_threads()));
   for_pieces(blocks, kPieceElements, [&](const Piece& piece) {
-    const auto bytes = data.subspan(
-        static_cast<std::size_t>(piece.element_begin * element_bytes),
-        static_cast<std::size_t>((piece.element_end - piece.element_begin) * element_bytes));
-    hash.add_blocks(piece.block_begin, piece.block_end, bytes);
-    const std::int64_t bad = first_nonfinite(bytes, tensor.dtype);
-    if (findings.nonfinite < 0 && bad >= 0) findings.nonfinite = piece.element_begin + bad;
-    use(bytes, piece);
+    const auto bytes_of = [&](std::int64_t begin, std::int64_t end) {
+      return data.subspan(byte_of(begin), byte_of(end) - byte_of(begin));
+    };
+    pool.for_ranges(piece.block_end - piece.block_begin, 1,
+                    [&](std::int64_t begin, std::int64_t end, int thread_idx) {
+                      begin += piece.block_begin;
+                      end += piece.block_begin;
+                      found[static_cast<std::size_t>(thread_idx)].add(
+                          look_at(tensor, begin, end, bytes_of(begin, end)));
+                    });
+    use(bytes_of(piece.block_begin, piece.block_end), piece);
   });
-  findings.hash = hash.value();
-  return findings;
+  ReadFindings all;
+  for (const ReadFindings& part : found)
+    all.add(part);
+  return all;
 }
 
 /// InputError when the hash of all blocks is not the manifest's, or a value is not finite.
@@ -300,7 +326,8 @@ void read_owned(const fs::path& dir, const RefsByName& refs, Device& device, Loa
       const TensorView flat = ref.view.reshape({ref.view.numel()});
       const std::int64_t first = ref.blocks.element_begin();
       findings[static_cast<std::size_t>(tensor - report.manifest.tensors.data())] = read_blocks(
-          file, *tensor, ref.blocks, [&](std::span<const std::byte> bytes, const Piece& piece) {
+          file, *tensor, ref.blocks, device.pool(),
+          [&](std::span<const std::byte> bytes, const Piece& piece) {
             device.copy_to_device(flat.rows(piece.element_begin - first, piece.element_end - first),
                                   bytes);
           });
@@ -330,7 +357,7 @@ void add_findings(std::vector<ReadFindings>& findings, comm::Communicator& ranks
 }
 
 void verify_file(const fs::path& path, const std::vector<const ManifestTensor*>& tensors,
-                 VerifyReport& report) {
+                 ThreadPool& pool, VerifyReport& report) {
   const SafetensorsFile file = open_checked(path, tensors);
   ++report.files_checked;
   for (const ManifestTensor* tensor : tensors) {
@@ -340,7 +367,7 @@ void verify_file(const fs::path& path, const std::vector<const ManifestTensor*>&
       const auto all = BlockRange::all(tensor->shape.numel(), tensor->slice_elements);
       check_findings(
           path.parent_path(), *tensor,
-          read_blocks(file, *tensor, all, [](std::span<const std::byte>, const Piece&) {}));
+          read_blocks(file, *tensor, all, pool, [](std::span<const std::byte>, const Piece&) {}));
     });
   }
 }
@@ -398,8 +425,9 @@ VerifyReport verify(const fs::path& dir) {
       report.differences.push_back(concat((dir / name).string(), ": not part of the checkpoint"));
     }
   });
+  ThreadPool pool(available_threads());
   for (const auto& file : tensors_by_file(*manifest)) {
-    note(report, [&] { verify_file(dir / file.first, file.second, report); });
+    note(report, [&] { verify_file(dir / file.first, file.second, pool, report); });
   }
   return report;
 }

@@ -10,6 +10,8 @@ namespace ulmus {
 namespace {
 
 constexpr std::int64_t kPageBytes = 4096;
+/// What one thread copies before a second one is worth waking.
+constexpr std::int64_t kCopyGrainBytes = std::int64_t{256} << 10U;
 
 /// Anonymous pages: zero, given back to the system at once when freed.
 class CpuMemory final : public DeviceMemory {
@@ -59,10 +61,17 @@ class CpuDevice final : public Device {
 
  private:
   void do_copy_in(std::byte* to, std::span<const std::byte> from) override {
-    std::memcpy(to, from.data(), from.size());
+    copy(to, from.data(), from.size());
   }
   void do_copy_out(std::span<std::byte> to, const std::byte* from) override {
-    std::memcpy(to.data(), from, to.size());
+    copy(to.data(), from, to.size());
+  }
+  /// By all threads: checkpoints copy the whole state while a step waits.
+  void copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
+    pool_.for_ranges(static_cast<std::int64_t>(size_bytes), kCopyGrainBytes,
+                     [&](std::int64_t begin, std::int64_t end, int) {
+                       std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+                     });
   }
 
   ThreadPool pool_;
