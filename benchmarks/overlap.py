@@ -8,6 +8,7 @@ sum, and which part of that time the rank spent in kernels (everything but the e
 rows) and waiting for another rank.
 """
 
+import bisect
 import collections
 import json
 import sys
@@ -25,14 +26,25 @@ def merged(spans):
 
 
 def covered(begin, end, union):
-    return sum(max(0.0, min(end, stop) - max(begin, start)) for start, stop in union)
+    """How much of [begin, end) a union of spans, in order, covers."""
+    total = 0.0
+    for i in range(max(0, bisect.bisect_left(union, [begin]) - 1), len(union)):
+        start, stop = union[i]
+        if start >= end:
+            break
+        total += max(0.0, min(end, stop) - max(begin, start))
+    return total
 
 
 def read_events(path):
     """Spans of kernels and waits by rank; transfers by (rank, group, name)."""
     kernels, waits = collections.defaultdict(list), collections.defaultdict(list)
     transfers, starts = collections.defaultdict(list), {}
-    for event in json.load(open(path, encoding="utf-8"))["traceEvents"]:
+    with open(path, encoding="utf-8") as file:
+        trace = json.load(file)
+    if trace["otherData"]["dropped_events"] > 0:
+        sys.exit(f"{path} lacks events: trace fewer steps")
+    for event in trace["traceEvents"]:
         rank = event["pid"]
         if event["ph"] == "X":
             span = (event["ts"], event["ts"] + event["dur"])
@@ -53,10 +65,12 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     kernels, waits, transfers = read_events(sys.argv[1])
+    kernels = {rank: merged(spans) for rank, spans in kernels.items()}
+    waits = {rank: merged(spans) for rank, spans in waits.items()}
     print("rank  group         transfer        number  under way ms  in kernels  waited for")
     for (rank, group, name), spans in sorted(transfers.items()):
         total = sum(end - begin for begin, end in spans) or 1e-9
-        parts = [sum(covered(begin, end, merged(other[rank])) for begin, end in spans) / total
+        parts = [sum(covered(begin, end, other.get(rank, [])) for begin, end in spans) / total
                  for other in (kernels, waits)]
         print(f"{rank:4}  {group:12}  {name:14}  {len(spans):6}  {total / 1000:12.1f}  "
               f"{parts[0]:10.3f}  {parts[1]:10.3f}")

@@ -15,7 +15,7 @@ keys=()
 for key in "$@"; do keys+=(--set "$key"); done
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'test $? = 0 || cat "$folder/errors" >&2; rm -rf "$folder"' EXIT
 
 # measure ROUTING ROUND: three steps each way, their facts in the folder.
 measure() {
@@ -30,7 +30,7 @@ measure() {
 
 for routing in uniform learned; do
   for round in $(seq "$rounds"); do
-    measure "$routing" "$round" 2>/dev/null
+    measure "$routing" "$round" 2>"$folder/errors"
   done
 done
 

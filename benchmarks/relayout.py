@@ -6,7 +6,8 @@ the tokens that ./quickstart.sh made:
 
 Trains configs/quickstart.toml on one rank, and the same steps on 4 ranks, then 3, then 1, then 2
 with parameters resharded, each continuing the checkpoint of the one before. Prints the losses of
-both and draws them over each other.
+both and draws them over each other. For scale, a third run: one rank of two threads, whose sums
+round otherwise than those of one thread, and which is as right.
 """
 
 import json
@@ -25,17 +26,21 @@ LEGS = [  # ranks, keys, colour
 ]
 
 
-def train(folder, ranks, steps, keys):
+def train(folder, ranks, steps, keys, threads=1):
     """Continues the run in `folder` until `steps`."""
     command = ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none",
                "build/release/ulmus", "train", "configs/quickstart.toml"]
     settings = [f"run.dir={folder}", f"run.max_steps={steps}", "run.log_every=1",
-                "optim.schedule=constant", "eval.every=0", "checkpoint.every=0",
-                "device.threads=1", "batch.micro_sequences=1", *keys]
+                "optim.schedule=constant", "optim.final_fraction=0.1",
+                "optim.decay_fraction=0.2", "eval.every=0", "checkpoint.every=0",
+                f"device.threads={threads}", "batch.micro_sequences=1", *keys]
     for setting in settings:
         command += ["--set", setting]
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    subprocess.run(command, cwd=ROOT, check=True, env=environment, capture_output=True)
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True,
+                              check=False)
+    if finished.returncode != 0:
+        sys.exit(finished.stderr)
 
 
 def losses_of(folder):
@@ -87,17 +92,22 @@ def main():
         train(folder / "unbroken", 1, len(LEGS) * steps_each, [])
         for leg, (ranks, keys, _) in enumerate(LEGS):
             train(folder / "moving", ranks, (leg + 1) * steps_each, keys)
-        unbroken, moving = losses_of(folder / "unbroken"), losses_of(folder / "moving")
-    assert len(unbroken) == len(moving) == len(LEGS) * steps_each
-    print("step  ranks  one rank   moving    difference")
+        train(folder / "rounded", 1, len(LEGS) * steps_each, [], threads=2)
+        unbroken, moving, rounded = (losses_of(folder / name)
+                                     for name in ("unbroken", "moving", "rounded"))
+    assert len(unbroken) == len(moving) == len(rounded) == len(LEGS) * steps_each
+    print("step  ranks  one rank   moving    difference   two threads")
     for step in range(0, len(moving), max(1, steps_each // 5)):
         ranks = LEGS[step // steps_each][0]
         print(f"{step + 1:4}  {ranks:5}  {unbroken[step]:8.5f}  {moving[step]:8.5f}  "
-              f"{moving[step] / unbroken[step] - 1:+.1e}")
+              f"{moving[step] / unbroken[step] - 1:+10.1e}    "
+              f"{rounded[step] / unbroken[step] - 1:+10.1e}")
     for leg, (ranks, keys, _) in enumerate(LEGS):
         part = range(leg * steps_each, (leg + 1) * steps_each)
-        worst = max(abs(moving[i] / unbroken[i] - 1) for i in part)
-        print(f"{ranks} ranks {' '.join(keys)}: largest relative difference {worst:.1e}")
+        worst, scale = (max(abs(run[i] / unbroken[i] - 1) for i in part)
+                        for run in (moving, rounded))
+        print(f"{ranks} ranks {' '.join(keys)}: largest relative difference {worst:.1e}, "
+              f"of the two threads {scale:.1e}")
     draw(picture, unbroken, moving, steps_each)
 
 

@@ -39,5 +39,24 @@ TEST(BenchStep, NeedsAConfiguration) {
   EXPECT_EQ(run_program({"bench", "step", "nowhere.toml"}).status, 2);
 }
 
+TEST(BenchCeiling, RefusesAConfiguration) {
+  const Finished run = run_program({"bench", "ceiling", "--set", "moe.top_k=2"});
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, HasSubstr("neither CONFIG nor --set"));
+}
+
+/// The table says what would be needed, and nothing is taken.
+TEST(BenchStep, RefusesWhatDoesNotFit) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"bench", "step"}, {"parity"}}) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {std::string(ULMUS_CONFIGS) + "/parity.toml", "--set",
+                               "memory.budget_gib=0.0001"});
+    const Finished run = run_program(words);
+    EXPECT_EQ(run.status, 2) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("memory.budget_gib allows"));
+  }
+}
+
 }  // namespace
 }  // namespace ulmus::test

@@ -90,9 +90,14 @@ TEST_F(LoaderTest, AllocatesOnlyWhenTheBatchGrows) {
 
 TEST_F(LoaderTest, NamesTheFileWithAnIdOutsideTheVocabulary) {
   ThreadPool pool(2);
-  loader(1).verify_ids(2404, pool);
-  EXPECT_THAT(input_error([&] { loader(1).verify_ids(2403, pool); }),
+  const Loader files = loader(1);
+  const std::int64_t all = files.num_tokens();
+  files.verify_ids(2404, 0, all, pool);
+  EXPECT_THAT(input_error([&] { files.verify_ids(2403, 0, all, pool); }),
               testing::HasSubstr("b.tokens: token 403 of 404 is 2403"));
+  // The last token of the last file, and everything but it.
+  EXPECT_NE(input_error([&] { files.verify_ids(2403, all - 1, all, pool); }), "");
+  files.verify_ids(2403, 0, all - 1, pool);
 }
 
 TEST(HostBatch, CountsAttendedPairsAsTheyAreDefined) {

@@ -37,8 +37,8 @@ void check_round_trip(int vocab_size, TokenType type) {
   EXPECT_EQ(all(*file), expected);
   file->verify_hashes();
   ThreadPool pool(2);
-  file->verify_ids(vocab_size, pool);
-  EXPECT_THAT(input_error([&] { file->verify_ids(vocab_size - 1, pool); }),
+  file->verify_ids(vocab_size, 0, file->num_tokens(), pool);
+  EXPECT_THAT(input_error([&] { file->verify_ids(vocab_size - 1, 0, file->num_tokens(), pool); }),
               testing::AllOf(HasSubstr("token 2 of 104"), HasSubstr("train.tokens")));
   EXPECT_THROW(file->read(100, std::span(expected).first(5)), Error);
 }
@@ -60,8 +60,9 @@ TEST(TokenFile, FindsTheFirstIdOutsideTheVocabularyWithAnyThreads) {
   const auto file = write_tokens(folder, "a", {ids}, 100);
   for (const int num_threads : {1, 2, 5}) {
     ThreadPool pool(num_threads);
-    EXPECT_THAT(input_error([&] { file->verify_ids(50, pool); }), HasSubstr("token 170001 of"));
-    file->verify_ids(61, pool);
+    EXPECT_THAT(input_error([&] { file->verify_ids(50, 0, file->num_tokens(), pool); }),
+                HasSubstr("token 170001 of"));
+    file->verify_ids(61, 0, file->num_tokens(), pool);
   }
 }
 

@@ -10,10 +10,12 @@
 
 #include "tests/support/allocation_counter.h"
 #include "tests/support/message_of.h"
+#include "tests/support/tolerance.h"
 #include "tests/train/small_run.h"
 #include "ulmus/base/file.h"
 #include "ulmus/checkpoint/checkpoint.h"
 #include "ulmus/comm/thread/thread_transport.h"
+#include "ulmus/parallel/parameter_buckets.h"
 #include "ulmus/train/layout.h"
 #include "ulmus/train/measure.h"
 #include "ulmus/train/parity_batch.h"
@@ -24,20 +26,52 @@ namespace {
 
 using ::testing::HasSubstr;
 
+/// Where the parameters live.
+enum class Params { kResident, kResharded, kStepwise, kPrefetched };
+
 /// A layout of the small run.
 struct Ranks {
   int ranks;
   int expert;
-  std::string name() const { return concat(ranks, " ranks, expert ", expert); }
+  Params params = Params::kResident;
+
+  std::string name() const {
+    std::string text = concat(ranks, " ranks");
+    for (const std::string& key : keys())
+      text += " " + key;
+    return text;
+  }
+  std::vector<std::string> keys() const {
+    std::vector<std::string> keys = {concat("parallel.expert=", expert)};
+    if (params != Params::kResident) keys.emplace_back("parallel.params=resharded");
+    if (params == Params::kStepwise) keys.emplace_back("parallel.reshard=step");
+    if (params == Params::kPrefetched) keys.emplace_back("parallel.prefetch=true");
+    return keys;
+  }
+  /// These keys and others, for one thread a rank.
+  std::vector<std::string> with(std::vector<std::string> others) const {
+    for (const std::string& key : keys())
+      others.push_back(key);
+    others.emplace_back("device.threads=1");
+    return others;
+  }
 };
-constexpr Ranks kLayouts[] = {{1, 1}, {2, 1}, {2, 2}, {3, 1}, {4, 1}, {4, 2}, {4, 4}};
+constexpr Ranks kLayouts[] = {{1, 1},
+                              {2, 1},
+                              {2, 2},
+                              {3, 1},
+                              {4, 1},
+                              {4, 2},
+                              {4, 4},
+                              {1, 1, Params::kResharded},
+                              {2, 2, Params::kPrefetched},
+                              {3, 1, Params::kStepwise},
+                              {4, 2, Params::kResharded}};
 
 /// Trains on threads; the result of rank 0.
 train::TrainResult train_on(const Ranks& layout, const SmallRun& small, const std::string& name,
-                            std::vector<std::string> overrides) {
-  overrides.push_back(concat("parallel.expert=", layout.expert));
-  overrides.emplace_back("device.threads=1");
-  const train::Config config = small.config(name, overrides);
+                            const std::vector<std::string>& overrides) {
+  const train::Config config = small.config(name, layout.with(overrides));
   train::TrainResult result;
   comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
     QuietReporter reporter;
@@ -67,15 +101,14 @@ TEST(Ranks, TheInitialCheckpointIsTheSameUnderEveryLayout) {
 /// checkpoint holds has been through training: moments, windows, counts, biases.
 TEST(Ranks, ACheckpointIsTheSameAfterLoadingAndSavingUnderEveryLayout) {
   const SmallRun small;
-  for (const Ranks& source : {Ranks{1, 1}, Ranks{4, 2}}) {
+  for (const Ranks& source : {Ranks{1, 1}, Ranks{4, 2}, Ranks{3, 1, Params::kResharded}}) {
     const auto trained = train_on(source, small, concat("source", source.ranks),
                                   {"run.max_steps=5", "eval.every=0"});
     const auto expected = checkpoint_bytes(trained.checkpoint);
     for (const Ranks& layout : kLayouts) {
       SCOPED_TRACE(layout.name());
-      const train::Config config = small.config(
-          concat("source", source.ranks),
-          {"run.max_steps=5", concat("parallel.expert=", layout.expert), "device.threads=1"});
+      const train::Config config =
+          small.config(concat("source", source.ranks), layout.with({"run.max_steps=5"}));
       const auto target = small.folder() / "saved" / concat(source.ranks, " ", layout.name());
       comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
         LoadedRun loaded(config, world);
@@ -99,17 +132,35 @@ TEST(Ranks, LossesAreThoseOfOneRank) {
     const std::vector<double> losses = losses_of(small, layout.name());
     ASSERT_EQ(losses.size(), expected.size());
     for (std::size_t i = 0; i < losses.size(); ++i)
-      EXPECT_NEAR(losses[i], expected[i], 2e-4 * expected[i]) << "step " << i + 1;
+      EXPECT_NEAR(losses[i], expected[i], kTrainedF32.relative * expected[i]) << "step " << i + 1;
   }
 }
 
 TEST(Ranks, OneLayoutGivesTheSameBitsTwice) {
   const SmallRun small;
-  const auto first = train_on({4, 2}, small, "first", {"run.max_steps=6"});
-  const auto second = train_on({4, 2}, small, "second", {"run.max_steps=6"});
-  EXPECT_TRUE(checkpoint_bytes(first.checkpoint) == checkpoint_bytes(second.checkpoint));
-  EXPECT_EQ(metrics_without_times(small.folder() / "first"),
-            metrics_without_times(small.folder() / "second"));
+  for (const Ranks& layout : {Ranks{4, 2}, Ranks{4, 2, Params::kPrefetched}}) {
+    SCOPED_TRACE(layout.name());
+    const auto run = [&](const std::string& name) {
+      return train_on(layout, small, name + layout.name(), {"run.max_steps=6"});
+    };
+    const auto first = run("first ");
+    const auto second = run("second ");
+    EXPECT_TRUE(checkpoint_bytes(first.checkpoint) == checkpoint_bytes(second.checkpoint));
+    EXPECT_EQ(metrics_without_times(small.folder() / ("first " + layout.name())),
+              metrics_without_times(small.folder() / ("second " + layout.name())));
+  }
+}
+
+/// When weights are gathered, and how long they stay, changes no bit.
+TEST(Ranks, EveryWayToReshardGivesTheSameBits) {
+  const SmallRun small;
+  const auto run = [&](Params params) {
+    const Ranks layout = {4, 2, params};
+    return checkpoint_bytes(train_on(layout, small, layout.name(), {"run.max_steps=6"}).checkpoint);
+  };
+  const auto expected = run(Params::kResharded);
+  EXPECT_TRUE(run(Params::kStepwise) == expected);
+  EXPECT_TRUE(run(Params::kPrefetched) == expected);
 }
 
 TEST(Ranks, ARunGoesOnUnderOtherLayouts) {
@@ -121,26 +172,33 @@ TEST(Ranks, ARunGoesOnUnderOtherLayouts) {
   train_on({4, 2}, small, "moving", until(4));
   train_on({3, 1}, small, "moving", until(8));
   train_on({1, 1}, small, "moving", until(12));
-  train_on({2, 2}, small, "moving", until(16));
+  train_on({2, 2, Params::kResharded}, small, "moving", until(16));
   const std::vector<double> expected = losses_of(small, "unbroken");
   const std::vector<double> losses = losses_of(small, "moving");
   ASSERT_EQ(losses.size(), expected.size());
   for (std::size_t i = 0; i < losses.size(); ++i)
-    EXPECT_NEAR(losses[i], expected[i], 2e-4 * expected[i]) << "step " << i + 1;
+    EXPECT_NEAR(losses[i], expected[i], kTrainedF32.relative * expected[i]) << "step " << i + 1;
 }
 
 TEST(Ranks, StoppedAndContinuedUnderOneLayoutEqualsUnbroken) {
   const SmallRun small;
-  const auto unbroken = train_on({2, 2}, small, "whole", {"run.max_steps=8"});
-  train_on({2, 2}, small, "parts", {"run.max_steps=3"});
-  const auto parts = train_on({2, 2}, small, "parts", {"run.max_steps=8"});
-  EXPECT_TRUE(checkpoint_bytes(unbroken.checkpoint) == checkpoint_bytes(parts.checkpoint));
+  for (const Ranks& layout : {Ranks{2, 2}, Ranks{2, 2, Params::kPrefetched}}) {
+    SCOPED_TRACE(layout.name());
+    const auto until = [&](const std::string& name, int steps) {
+      return train_on(layout, small, name + layout.name(), {concat("run.max_steps=", steps)});
+    };
+    const auto unbroken = until("whole ", 8);
+    until("parts ", 3);
+    const auto parts = until("parts ", 8);
+    EXPECT_TRUE(checkpoint_bytes(unbroken.checkpoint) == checkpoint_bytes(parts.checkpoint));
+  }
 }
 
 /// Saving behind training changes nothing that is trained, and nothing that is saved.
 TEST(Ranks, SavedBehindTrainingEqualsSavedAtOnce) {
   const SmallRun small;
-  for (const Ranks& layout : {Ranks{1, 1}, Ranks{3, 1}, Ranks{4, 2}}) {
+  for (const Ranks& layout :
+       {Ranks{1, 1}, Ranks{3, 1}, Ranks{4, 2}, Ranks{4, 2, Params::kResharded}}) {
     SCOPED_TRACE(layout.name());
     const auto run = [&](const std::string& name, const std::string& async) {
       train_on(layout, small, name + layout.name(),
@@ -154,6 +212,9 @@ TEST(Ranks, SavedBehindTrainingEqualsSavedAtOnce) {
     ASSERT_EQ(at_once.size(), 4U);
     for (std::size_t i = 0; i < behind.size(); ++i)
       EXPECT_TRUE(checkpoint_bytes(behind[i].path) == checkpoint_bytes(at_once[i].path));
+    const auto unsaved =
+        train_on(layout, small, "unsaved " + layout.name(), {"run.max_steps=12"}).checkpoint;
+    EXPECT_TRUE(checkpoint_bytes(behind.back().path) == checkpoint_bytes(unsaved));
   }
 }
 
@@ -162,8 +223,7 @@ TEST(Ranks, HeldOutLossIsTheSameUnderEveryLayout) {
   const auto trained = train_on({1, 1}, small, "eval", {"run.max_steps=3"});
   std::vector<double> losses;
   for (const Ranks& layout : kLayouts) {
-    const train::Config config =
-        small.config("eval", {concat("parallel.expert=", layout.expert), "device.threads=1"});
+    const train::Config config = small.config("eval", layout.with({}));
     train::EvalResult result;
     comm::run_thread_ranks(layout.ranks, {}, [&](comm::World& world) {
       QuietReporter reporter;
@@ -174,7 +234,7 @@ TEST(Ranks, HeldOutLossIsTheSameUnderEveryLayout) {
     EXPECT_EQ(result.text_bytes, 5999) << layout.name();
   }
   for (const double loss : losses)
-    EXPECT_NEAR(loss, losses.front(), 1e-6 * losses.front());
+    EXPECT_NEAR(loss, losses.front(), kLossF32.relative * losses.front());
 }
 
 TEST(Ranks, ASignalOnOneRankStopsAllAfterTheSameStep) {
@@ -213,12 +273,13 @@ TEST(Ranks, LayoutsThatDoNotFitAreRefusedByKey) {
   EXPECT_EQ(refusal(2, {"parallel.expert=2"}), "");
 }
 
-/// Events of trace.json that have a duration, as (name, rank, group or "", number).
+/// Events of trace.json that have a duration; times in microseconds.
 struct Traced {
   std::string name;
   int rank;
-  std::string group;
+  std::string group;  ///< or ""
   std::int64_t number;
+  double begin;
 };
 
 std::vector<Traced> read_trace(const std::filesystem::path& path) {
@@ -230,7 +291,7 @@ std::vector<Traced> read_trace(const std::filesystem::path& path) {
     EXPECT_GE(event.value("dur", 0.0), 0.0);
     const nlohmann::json& args = event.at("args");
     events.push_back({event.at("name"), event.at("pid"), args.value("group", ""),
-                      args.at("number").get<std::int64_t>()});
+                      args.at("number").get<std::int64_t>(), event.at("ts").get<double>()});
   }
   EXPECT_EQ(trace.at("otherData").at("dropped_events"), 0);
   return events;
@@ -254,6 +315,35 @@ TEST(Ranks, ATraceHoldsTheWantedStepsOfEveryRank) {
     for (const char* name : {"data", "gather_rows", "grouped_matmul", "all_to_all", "all_gather"})
       EXPECT_TRUE(names.contains(name)) << name;
   }
+}
+
+/// The first sums of gradients start while layers are still to go backward, under every way to
+/// keep parameters.
+TEST(Ranks, GradientsAreSummedBehindTheBackwardPass) {
+  const SmallRun small;
+  for (const Params params : {Params::kResident, Params::kResharded, Params::kPrefetched}) {
+    const Ranks layout = {2, 2, params};
+    train_on(layout, small, layout.name(), {"run.max_steps=2", "run.trace=[2]"});
+    double first_sum = HUGE_VAL;
+    double last_matmul = 0.0;
+    for (const Traced& event : read_trace(small.folder() / layout.name() / "trace.json")) {
+      if (event.rank != 0) continue;
+      if (event.name == "reduce_scatter") first_sum = std::min(first_sum, event.begin);
+      if (event.name == "grouped_matmul") last_matmul = std::max(last_matmul, event.begin);
+    }
+    EXPECT_LT(first_sum, last_matmul) << layout.name();
+  }
+}
+
+/// A trace is written when its last step has ended, and not at the price of a checkpoint.
+TEST(Ranks, ATraceThatCannotBeWrittenCostsNothingElse) {
+  const SmallRun small;
+  std::filesystem::create_directories(small.folder() / "blocked" / "trace.json" / "in the way");
+  const auto result = train_on({2, 1}, small, "blocked", {"run.max_steps=3", "run.trace=[2]"});
+  EXPECT_EQ(result.step, 3);
+  EXPECT_TRUE(checkpoint::verify(result.checkpoint).is_good());
+  EXPECT_THAT(read_file(small.folder() / "blocked" / "log" / "rank-0000.txt"),
+              HasSubstr("no trace: "));
 }
 
 TEST(Ranks, ATraceChangesNothingThatIsTrained) {
@@ -285,14 +375,20 @@ void step_on(const Ranks& layout, const train::Config& config,
   });
 }
 
-/// Makes a step on made-up sequences.
-void make_step(train::Runtime& runtime, const train::Config& config, std::int64_t step) {
+/// The gradients of made-up sequences.
+void accumulate(train::Runtime& runtime, const train::Config& config, std::int64_t step) {
   const data::HostBatch whole = train::parity_step(config, step);
   const data::Deal deal = {.micro_sequences = config.batch.micro_sequences,
                            .rank = runtime.ranks().here().data,
                            .ranks = runtime.ranks().layout().data()};
-  runtime.train_step(train::dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens}, step,
-                     1e-3);
+  runtime.accumulate_gradients(train::dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens},
+                               step);
+}
+
+/// Makes a step on made-up sequences.
+void make_step(train::Runtime& runtime, const train::Config& config, std::int64_t step) {
+  accumulate(runtime, config, step);
+  runtime.update(1e-3);
   runtime.read_record();
 }
 
@@ -300,10 +396,8 @@ TEST(Ranks, EveryRankUsesExactlyTheMemoryThatItsMetaRunMeasured) {
   const SmallRun small;
   for (const Ranks& layout : kLayouts) {
     SCOPED_TRACE(layout.name());
-    const train::Config config =
-        small.config("memory", {concat("parallel.expert=", layout.expert), "device.threads=1",
-                                // Every rank has a whole one.
-                                "batch.micro_sequences=2"});
+    // Every rank has a whole micro-batch.
+    const train::Config config = small.config("memory", layout.with({"batch.micro_sequences=2"}));
     step_on(layout, config, [&](train::Runtime& runtime, const MemoryTable& memory, comm::World&) {
       for (std::int64_t step = 0; step < 2; ++step) {
         make_step(runtime, config, step);
@@ -317,9 +411,7 @@ TEST(Ranks, OptimizerMemoryFallsAsOneOverTheGroup) {
   const SmallRun small;
   const std::vector<std::string> wide = {"model.d_model=96", "moe.expert_hidden=64"};
   const auto moments = [&](const Ranks& layout) {
-    std::vector<std::string> keys = wide;
-    keys.push_back(concat("parallel.expert=", layout.expert));
-    const train::Config config = small.config("moments", keys);
+    const train::Config config = small.config("moments", layout.with(wide));
     std::int64_t most = 0;
     for (int rank = 0; rank < layout.ranks; ++rank) {
       const MemoryTable table = train::measure_memory(
@@ -331,56 +423,126 @@ TEST(Ranks, OptimizerMemoryFallsAsOneOverTheGroup) {
   const double one = moments({1, 1});
   // A block of 4,096 elements and two moments for each bucket, and what is not sharded.
   const double slack = 6 * 2 * 4096 * 4.0 + 64 * 1024;
-  for (const Ranks& layout : {Ranks{2, 1}, Ranks{2, 2}, Ranks{4, 1}, Ranks{4, 2}}) {
+  for (const Ranks& layout : {Ranks{2, 1}, Ranks{2, 2}, Ranks{4, 1}, Ranks{4, 2},
+                              Ranks{4, 1, Params::kResharded}, Ranks{4, 2, Params::kResharded}}) {
     EXPECT_LT(moments(layout), one / layout.ranks + slack) << layout.name();
   }
 }
 
+/// Bytes that a rank sends of one bucket in a step: all but its own piece of the gradients, and its
+/// own piece of the weights to every other rank.
+std::int64_t bytes_of_bucket(const parallel::Bucket& bucket, const nn::ParameterSet& parameters,
+                             const comm::Communicator& group) {
+  const std::vector<std::int64_t> bounds = parallel::cut_bucket(bucket, parameters, group.size());
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const std::int64_t own = bounds[rank + 1] - bounds[rank];
+  return (bucket.numel - own + own * (group.size() - 1)) * size_of(parameters.dtype());
+}
+
 TEST(Ranks, GradientTrafficIsThatOfAReduceScatter) {
   const SmallRun small;
-  const train::Config config = small.config("traffic", {"device.threads=1"});
-  step_on({4, 1}, config, [&](train::Runtime& runtime, const MemoryTable& memory, comm::World&) {
+  for (const Ranks& layout : {Ranks{4, 1}, Ranks{4, 2}, Ranks{3, 1}, Ranks{2, 2}}) {
+    SCOPED_TRACE(layout.name());
+    const train::Config config = small.config("traffic", layout.with({}));
+    step_on(layout, config, [&](train::Runtime& runtime, const MemoryTable&, comm::World&) {
+      make_step(runtime, config, 0);
+      runtime.parameter_store().finish_weights();
+      const parallel::Ranks& ranks = runtime.ranks();
+      ranks.dense().reset_traffic();
+      ranks.replicas().reset_traffic();
+      make_step(runtime, config, 1);
+      runtime.parameter_store().finish_weights();
+      const nn::ParameterSet& parameters = runtime.language_model().parameters();
+      const parallel::FamilyGroups groups = {.dense = &ranks.dense(), .expert = &ranks.replicas()};
+      std::int64_t expected = 0;
+      for (const parallel::Bucket& bucket : parallel::make_buckets(parameters))
+        expected += bytes_of_bucket(bucket, parameters, groups.of(bucket.family));
+      const std::int64_t sent =
+          ranks.dense().traffic().sent_bytes + ranks.replicas().traffic().sent_bytes;
+      constexpr std::int64_t kRecordBytes = 8192;  // a hundred sums of the step's record
+      EXPECT_GE(sent, expected);
+      EXPECT_LE(sent, expected + kRecordBytes);
+    });
+  }
+}
+
+/// This rank's part of all weights.
+std::vector<float> owned_weights(train::Runtime& runtime) {
+  std::vector<float> values;
+  for (const parallel::OwnedShare& share : runtime.parameter_store().shares()) {
+    std::vector<float> part(static_cast<std::size_t>(share.value.numel()));
+    runtime.device().copy_to_host(std::span(part), ConstTensorView(share.value));
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  return values;
+}
+
+/// Gradients that are not finite on one rank: every rank skips the step and names the same tensor.
+TEST(Ranks, OneRanksNonFiniteGradientsSkipTheStepOnAll) {
+  const SmallRun small;
+  constexpr Ranks kLayout = {3, 1};
+  const train::Config config = small.config("nonfinite", kLayout.with({}));
+  step_on(kLayout, config, [&](train::Runtime& runtime, const MemoryTable&, comm::World& world) {
     make_step(runtime, config, 0);
     runtime.parameter_store().finish_weights();
-    const parallel::Ranks& ranks = runtime.ranks();
-    ranks.dense().reset_traffic();
-    ranks.replicas().reset_traffic();
+    const std::vector<float> before = owned_weights(runtime);
+    // One rank's copy of the last norm, which another rank owns.
+    const auto& parameters = runtime.language_model().parameters().all();
+    const auto found = std::ranges::find_if(
+        parameters, [](const nn::Parameter& one) { return one.name == "final_norm.weight"; });
+    ASSERT_NE(found, parameters.end());
+    const nn::Parameter& norm = *found;
+    const parallel::OwnedShare& share =
+        runtime.parameter_store()
+            .shares()[static_cast<std::size_t>(std::distance(parameters.begin(), found))];
+    std::array<std::int64_t, 1> owner = {share.value.numel() > 0 ? world.rank() : -1};
+    world.all().all_reduce(owner, comm::ReduceOp::kMax);
+    if (world.rank() == (owner[0] + 1) % world.size()) {
+      const std::vector<float> bad(static_cast<std::size_t>(norm.value.numel()), HUGE_VALF);
+      runtime.device().copy_to_device(norm.value, std::span<const float>(bad));
+    }
     make_step(runtime, config, 1);
+    const model::StepRecord::Host& record = runtime.read_record();
+    EXPECT_EQ(record.gate_field(ops::GateField::kReason),
+              static_cast<double>(ops::GateReason::kNonfinite));
+    EXPECT_EQ(record.gate_field(ops::GateField::kBadTensor), 0.0) << "the first in order";
+    EXPECT_EQ(record.gate_field(ops::GateField::kCount), 1.0);
     runtime.parameter_store().finish_weights();
-    const auto sent = static_cast<double>(ranks.dense().traffic().sent_bytes +
-                                          ranks.replicas().traffic().sent_bytes);
-    // Reduce-scatter sends all gradients but the own piece, all-gather the own piece to three
-    // others: 3/4 + 3/4 of the parameters, to within a block a bucket, and the small record.
-    const auto bytes = static_cast<double>(memory[MemoryClass::kGradients]);
-    EXPECT_NEAR(sent, 1.5 * bytes, 0.02 * bytes + 8 * 3 * 4096 * 4.0);
+    EXPECT_EQ(owned_weights(runtime), before);
+    make_step(runtime, config, 2);  // every rank has the owner's weights again
+    EXPECT_EQ(runtime.read_record().gate_field(ops::GateField::kCount), 2.0);
   });
 }
 
 TEST(Ranks, AStepTakesNothingFromTheHeap) {
   const SmallRun small;
-  const train::Config config = small.config("heap", {"parallel.expert=2", "device.threads=1"});
-  step_on({2, 2}, config, [&](train::Runtime& runtime, const MemoryTable&, comm::World& world) {
-    std::vector<data::HostBatch> batches;
-    const data::HostBatch whole = train::parity_step(config, 0);
-    const data::Deal deal = {
-        .micro_sequences = config.batch.micro_sequences, .rank = world.rank(), .ranks = 2};
-    const data::HostBatch mine = train::dealt(whole, deal);
-    const auto step = [&] {
-      runtime.train_step(mine, {whole.loss_tokens, whole.valid_tokens}, 0, 1e-3);
-      runtime.read_record();
-      runtime.parameter_store().finish_weights();
-    };
-    for (int i = 0; i < 3; ++i)
+  for (const Params params : {Params::kResident, Params::kResharded, Params::kPrefetched}) {
+    const Ranks layout = {2, 2, params};
+    SCOPED_TRACE(layout.name());
+    const train::Config config = small.config("heap", layout.with({}));
+    step_on(layout, config, [&](train::Runtime& runtime, const MemoryTable&, comm::World& world) {
+      std::vector<data::HostBatch> batches;
+      const data::HostBatch whole = train::parity_step(config, 0);
+      const data::Deal deal = {
+          .micro_sequences = config.batch.micro_sequences, .rank = world.rank(), .ranks = 2};
+      const data::HostBatch mine = train::dealt(whole, deal);
+      const auto step = [&] {
+        runtime.train_step(mine, {whole.loss_tokens, whole.valid_tokens}, 0, 1e-3);
+        runtime.read_record();
+        runtime.parameter_store().finish_weights();
+      };
+      for (int i = 0; i < 3; ++i)
+        step();
+      world.all().barrier();
+      const std::int64_t before = num_allocations();
+      world.all().barrier();
       step();
-    world.all().barrier();
-    const std::int64_t before = num_allocations();
-    world.all().barrier();
-    step();
-    world.all().barrier();
-    const std::int64_t after = num_allocations();
-    world.all().barrier();
-    EXPECT_EQ(after, before);
-  });
+      world.all().barrier();
+      const std::int64_t after = num_allocations();
+      world.all().barrier();
+      EXPECT_EQ(after, before);
+    });
+  }
 }
 
 }  // namespace

@@ -23,6 +23,10 @@ constexpr Tolerance kAttentionGradF32{1e-5, 5e-6,
                                       "kReduceF32, and <grad_out, v> - delta: tens that cancel"};
 constexpr Tolerance kGradCheckF64{1e-6, 1e-9, "central differences in f64, truncation error h^2"};
 constexpr Tolerance kMicroBatchF64{1e-9, 0.0, "sums over micro-batches in another order, f64"};
+constexpr Tolerance kTrainedF32{2e-4, 0.0,
+                                "losses of a dozen f32 steps: sums in another order, grown by "
+                                "updates of small gradients, whose size is one learning rate"};
+constexpr Tolerance kLossF32{1e-6, 0.0, "mean of thousands of f32 losses, summed in f64"};
 constexpr Tolerance kModelF32{1e-5, 0.0, "whole model in f32 against f64, relative to the norm"};
 
 }  // namespace ulmus::test

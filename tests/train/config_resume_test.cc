@@ -34,6 +34,19 @@ TEST(ConfigResume, TheSameConfigurationHasNoDifferences) {
   EXPECT_TRUE(resume_differences(checkpoint_settings(config_with({})), config_with({})).empty());
 }
 
+TEST(ConfigResume, AForeignCheckpointsWordsAreSafeToPrint) {
+  Settings kept = checkpoint_settings(config_with({}));
+  kept["moe.top_k"] = "2\x1b[2J\nulmus: done";
+  try {
+    check_resume(kept, config_with({}));
+    FAIL() << "did not throw";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("moe.top_k was"));
+    EXPECT_THAT(error.what(), Not(HasSubstr("\x1b")));
+    EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+  }
+}
+
 TEST(ConfigResume, PlacesLengthsAndTheLearningRateMayChange) {
   for (const char* change :
        {"run.dir=elsewhere", "run.max_steps=20", "run.max_tokens=9999", "run.log_every=1",

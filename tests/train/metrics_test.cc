@@ -33,7 +33,9 @@ TEST(LoadPicture, FillsHalfAtTheMean) {
 
 TEST(MetricsFile, DropsLinesOfLaterStepsAndBrokenOnes) {
   const auto path = std::filesystem::path(testing::TempDir()) / "ulmus_metrics.jsonl";
-  write_file_atomically(path, "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"ste");
+  write_file_atomically(path,
+                        "{\"step\":1}\n{\"step\":\"one\"}\n{\"step\":null}\n[1]\n{}\n"
+                        "{\"step\":2}\n{\"step\":3}\n{\"ste");
   train::MetricsFile file(path, 2);
   file.write("{\"step\":3,\"again\":1}");
   EXPECT_EQ(read_file(path), "{\"step\":1}\n{\"step\":2}\n{\"step\":3,\"again\":1}\n");

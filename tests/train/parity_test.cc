@@ -112,6 +112,44 @@ TEST(Parity, LayoutsAreChosenByName) {
               HasSubstr("is refused: parallel.exchange"));
 }
 
+std::vector<double> traced(const train::Trace& trace, std::string_view name) {
+  const auto found = std::ranges::find_if(
+      trace.tensors, [&](const train::TracedTensor& tensor) { return tensor.name == name; });
+  return found == trace.tensors.end() ? std::vector<double>() : found->values;
+}
+
+/// What the recipe promises: gradients are clipped, and skip-step judges every step.
+TEST(Parity, ClippingAndSkipStepAreActive) {
+  const train::Config config = small_config({"precision.compute=fp64"});
+  comm::World alone(std::move(comm::make_thread_transports(1).front()), {});
+  const train::Trace trace = train::trace_steps(config, alone, {}, nullptr);
+  for (const char* step : {"step 1 ", "step 2 "}) {
+    EXPECT_LT(traced(trace, concat(step, "clip factor")).at(0), 1.0);
+    EXPECT_EQ(traced(trace, concat(step, "reason to skip")).at(0), 0.0);
+  }
+  EXPECT_EQ(traced(trace, "step 2 updates").at(0), 2.0);
+}
+
+/// Every rank of every layout skips the step that stands out.
+TEST(Parity, AStepThatStandsOutIsSkippedUnderEveryLayout) {
+  const train::Config config = small_config({"precision.compute=fp64"});
+  train::ParityScene scene;
+  scene.before_steps = [](train::Runtime& runtime) {
+    optim::OptimizerState state = runtime.optimizer().export_state(runtime.device());
+    const auto window = static_cast<std::size_t>(ops::kSkipWindow);
+    for (std::size_t i = 0; i < window; ++i)
+      state.windows[i] = i % 2 == 0 ? 1.0 : 1.1;  // far below what the steps have
+    runtime.optimizer().import_state(state, runtime.device());
+  };
+  comm::World alone(std::move(comm::make_thread_transports(1).front()), {});
+  const train::Trace trace = train::trace_steps(config, alone, scene, nullptr);
+  EXPECT_EQ(traced(trace, "step 1 reason to skip").at(0),
+            static_cast<double>(ops::GateReason::kSkipLoss));
+  EXPECT_EQ(traced(trace, "step 1 updates").at(0), 0.0);
+  const train::ParityReport report = parity_of(config, {.ranks = 4, .scene = scene});
+  EXPECT_EQ(first_difference(report), "");
+}
+
 /// What is put wrong on purpose is found, and the first tensor that it spoils is named.
 class ParityFaults : public testing::Test {
  protected:
@@ -159,6 +197,24 @@ TEST_F(ParityFaults, AFamilyThatIsNotReduced) {
     return parallel::FamilyGroups{.dense = &ranks.dense(), .expert = own.get()};
   };
   EXPECT_THAT(found({.families = forget, .after_gradients = {}}), HasSubstr("moe.experts"));
+}
+
+/// A number that is wrong on one rank alone is not hidden by the others.
+TEST_F(ParityFaults, ABiasThatIsWrongOnOneRank) {
+  for (const int bad : {0, 1, 2, 3}) {
+    const auto spoil = [&](train::Runtime& runtime) {
+      if (runtime.ranks().world().rank() != bad) return;
+      for (const model::Block& block : runtime.language_model().blocks()) {
+        if (!block.is_moe()) continue;
+        const TensorView bias = block.router().buffers().bias;
+        std::vector<double> values(static_cast<std::size_t>(bias.numel()));
+        runtime.device().copy_to_host(std::span(values), ConstTensorView(bias));
+        values.back() += 1e-6;  // changes no choice of experts
+        runtime.device().copy_to_device(bias, std::span<const double>(values));
+      }
+    };
+    EXPECT_THAT(found({.families = {}, .after_gradients = spoil}), HasSubstr("balancing bias"));
+  }
 }
 
 TEST(ParityBatch, HasDocumentsPaddingAndAMicroBatchWithoutTokens) {

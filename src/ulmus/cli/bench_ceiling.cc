@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ulmus/base/error.h"
 #include "ulmus/cli/bench.h"
 #include "ulmus/cli/ceiling.h"
 #include "ulmus/cli/output.h"
@@ -21,6 +22,9 @@ std::string shape_text(const GemmShape& shape) {
 }  // namespace
 
 int bench_ceiling(const BenchOptions& options) {
+  if (!options.config.empty() || !options.overrides.empty()) {
+    fail_input("ulmus bench ceiling measures the machine: it takes neither CONFIG nor --set");
+  }
   const int threads = options.threads > 0 ? options.threads : available_threads();
   const std::unique_ptr<Device> device = make_cpu_device(threads, Backend::kCpu);
   CeilingMeter meter(*device);

@@ -72,7 +72,7 @@ std::string add_baselines(const std::shared_ptr<const data::TokenFile>& train, i
                           const DataOptions& options, ThreadPool& pool, nlohmann::json& facts) {
   const auto held_out =
       std::make_shared<const data::TokenFile>(open_tokens(options.held_out, options));
-  held_out->verify_ids(vocab_size, pool);
+  held_out->verify_ids(vocab_size, 0, held_out->num_tokens(), pool);
   const data::BaselineReport report = data::score_baselines({train}, {held_out}, vocab_size);
   facts["held_out"] = {{"tokens_file", options.held_out},
                        {"counted_tokens", report.num_train_tokens},

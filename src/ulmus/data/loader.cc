@@ -62,10 +62,25 @@ Loader::Loader(std::vector<DataSource> sources, const LoaderOptions& options) : 
   if (options.order == Order::kShuffled) sampler_.emplace_back(options.seed, sampled);
 }
 
-void Loader::verify_ids(int vocab_size, ThreadPool& pool) const {
+std::int64_t Loader::num_tokens() const {
+  std::int64_t tokens = 0;
   for (const Instances& instances : instances_) {
     for (const auto& file : instances.files())
-      file->verify_ids(vocab_size, pool);
+      tokens += file->num_tokens();
+  }
+  return tokens;
+}
+
+void Loader::verify_ids(int vocab_size, std::int64_t begin, std::int64_t end,
+                        ThreadPool& pool) const {
+  std::int64_t first = 0;  // of a file, counted over all of them
+  for (const Instances& instances : instances_) {
+    for (const auto& file : instances.files()) {
+      const std::int64_t tokens = file->num_tokens();
+      file->verify_ids(vocab_size, std::clamp<std::int64_t>(begin - first, 0, tokens),
+                       std::clamp<std::int64_t>(end - first, 0, tokens), pool);
+      first += tokens;
+    }
   }
 }
 

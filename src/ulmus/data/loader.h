@@ -75,8 +75,10 @@ class Loader {
   const Instances& instances(int source) const {
     return instances_[static_cast<std::size_t>(source)];
   }
-  /// TokenFile::verify_ids for every file.
-  void verify_ids(int vocab_size, ThreadPool& pool) const;
+  /// Tokens of all files.
+  std::int64_t num_tokens() const;
+  /// TokenFile::verify_ids for tokens [begin, end) of all files, one after the other.
+  void verify_ids(int vocab_size, std::int64_t begin, std::int64_t end, ThreadPool& pool) const;
 
   /// Which instance a position is.
   Draw draw(std::int64_t position) const;

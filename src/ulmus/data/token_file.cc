@@ -168,18 +168,23 @@ std::optional<std::int64_t> TokenFile::text_bytes() const {
   return entry_ ? std::optional(entry_->text_bytes) : std::nullopt;
 }
 
-void TokenFile::verify_ids(int vocab_size, ThreadPool& pool) const {
+void TokenFile::verify_ids(int vocab_size, std::int64_t begin, std::int64_t end,
+                           ThreadPool& pool) const {
   ULMUS_CHECK(vocab_size > 0, "vocabulary of ", vocab_size);
+  ULMUS_CHECK(0 <= begin && begin <= end && end <= num_tokens_, "tokens ", begin, " to ", end,
+              " of ", num_tokens_);
   const auto limit = static_cast<std::uint32_t>(vocab_size);
   if (type_ == TokenType::kUint16 && limit > std::numeric_limits<std::uint16_t>::max()) return;
   std::vector<std::int64_t> bad(static_cast<std::size_t>(pool.num_threads()), num_tokens_);
-  pool.for_ranges(num_tokens_, kScanTokens, [&](std::int64_t begin, std::int64_t end, int thread) {
+  pool.for_ranges(end - begin, kScanTokens, [&](std::int64_t from, std::int64_t to, int thread) {
     const std::byte* data = file_.bytes().data();
-    const std::int64_t first =
-        type_ == TokenType::kUint16
-            ? first_at_least(reinterpret_cast<const std::uint16_t*>(data), begin, end, limit)
-            : first_at_least(reinterpret_cast<const std::uint32_t*>(data), begin, end, limit);
-    if (first < end) bad[static_cast<std::size_t>(thread)] = first;
+    const std::int64_t stop = begin + to;
+    const std::int64_t first = type_ == TokenType::kUint16
+                                   ? first_at_least(reinterpret_cast<const std::uint16_t*>(data),
+                                                    begin + from, stop, limit)
+                                   : first_at_least(reinterpret_cast<const std::uint32_t*>(data),
+                                                    begin + from, stop, limit);
+    if (first < stop) bad[static_cast<std::size_t>(thread)] = first;
   });
   const std::int64_t first = *std::min_element(bad.begin(), bad.end());
   if (first < num_tokens_) {

@@ -65,9 +65,9 @@ class TokenFile {
   /// XXH3-64 of the file: the manifest's word, or computed where there is no manifest.
   std::uint64_t hash() const;
 
-  /// Reads every id, on all threads; InputError naming the first position whose id is not below
-  /// `vocab_size`.
-  void verify_ids(int vocab_size, ThreadPool& pool) const;
+  /// Reads every id of tokens [begin, end), on all threads; InputError naming the first position
+  /// whose id is not below `vocab_size`.
+  void verify_ids(int vocab_size, std::int64_t begin, std::int64_t end, ThreadPool& pool) const;
   /// Reads both files; InputError when a hash is not the manifest's, or when there is no manifest.
   void verify_hashes() const;
 

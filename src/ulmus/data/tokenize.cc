@@ -81,7 +81,7 @@ std::string problem_of(const std::filesystem::path& path, int vocab_size, Thread
   try {
     const TokenFile file = TokenFile::open(path);
     file.verify_hashes();
-    file.verify_ids(vocab_size, pool);
+    file.verify_ids(vocab_size, 0, file.num_tokens(), pool);
   } catch (const InputError& error) {
     return error.what();
   }
@@ -140,7 +140,7 @@ FolderVerdict verify_folder(const std::filesystem::path& folder, const Tokenizer
 }
 
 TokenFileSummary summarise(const TokenFile& file, int vocab_size, ThreadPool& pool) {
-  file.verify_ids(vocab_size, pool);
+  file.verify_ids(vocab_size, 0, file.num_tokens(), pool);
   TokenFileSummary summary;
   summary.num_tokens = file.num_tokens();
   summary.num_documents = file.num_documents();

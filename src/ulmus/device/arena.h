@@ -102,7 +102,8 @@ class ScratchScope {
 /// arenas.
 struct MemoryTable {
   std::array<std::int64_t, kNumMemoryClasses> bytes{};
-  std::int64_t staging_bytes = 0;  ///< host memory through which checkpoints leave the device
+  /// Host memory through which checkpoints leave the device and in which traces wait.
+  std::int64_t staging_bytes = 0;
   std::int64_t& operator[](MemoryClass memory_class) {
     return bytes[static_cast<std::size_t>(memory_class)];
   }

@@ -42,6 +42,11 @@ class Trace {
       ++num_dropped_;
     }
   }
+  /// Forgets all events and keeps their memory.
+  void clear() {
+    events_.clear();
+    num_dropped_ = 0;
+  }
   std::span<const TraceEvent> events() const { return events_; }
   std::int64_t num_dropped() const { return num_dropped_; }
 

@@ -85,7 +85,7 @@ struct ParallelConfig {
 };
 
 struct MemoryConfig {
-  double budget_gib = 0.0;        ///< 0: the machine's free memory at start
+  double budget_gib = 0.0;        ///< of a rank; 0: its share of what is free at start
   std::int64_t head_chunk = 256;  ///< rows of logits that exist at once
 };
 
@@ -105,7 +105,7 @@ struct EvalConfig {
 enum class Compute : std::uint8_t { kFp32, kFp64 };
 
 struct DeviceConfig {
-  int threads = 0;  ///< 0: all the process may use
+  int threads = 0;  ///< of a rank; 0: the machine's cores divided by its ranks
 };
 
 struct Config {

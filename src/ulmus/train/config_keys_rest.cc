@@ -64,10 +64,10 @@ void add_memory_keys(KeyTable& table) {
                   "\"none\"",
                   {.meaning = "what backward computes again instead of keeping it",
                    .on_resume = OnResume::kMay});
-  table.add_number("memory.budget_gib", [](auto& c) -> auto& { return c.memory.budget_gib; },
-                   kAtLeast,
-                   {.meaning = "memory that the run may take, GiB; 0: what is free at start",
-                    .on_resume = OnResume::kMay});
+  table.add_number(
+      "memory.budget_gib", [](auto& c) -> auto& { return c.memory.budget_gib; }, kAtLeast,
+      {.meaning = "memory that a rank may take, GiB; 0: its share of what is free at start",
+       .on_resume = OnResume::kMay});
   table.add_integer("memory.head_chunk", [](auto& c) -> auto& { return c.memory.head_chunk; },
                     kPositive,
                     {.meaning = "rows of logits that exist at once", .on_resume = OnResume::kMay});
@@ -224,9 +224,10 @@ void add_machine_keys(KeyTable& table) {
   add_eval_keys(table);
   table.add_fixed_choice("device.kind", {"cuda"}, "cpu",
                          {.meaning = "where the run computes", .on_resume = OnResume::kMay});
-  table.add_integer(
-      "device.threads", [](auto& c) -> auto& { return c.device.threads; }, {.min = 0, .max = 4096},
-      {.meaning = "threads; 0: all that the process may use", .on_resume = OnResume::kMay});
+  table.add_integer("device.threads", [](auto& c) -> auto& { return c.device.threads; },
+                    {.min = 0, .max = 4096},
+                    {.meaning = "threads of a rank; 0: the machine's cores divided by its ranks",
+                     .on_resume = OnResume::kMay});
 }
 
 }  // namespace ulmus::train

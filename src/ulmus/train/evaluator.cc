@@ -32,9 +32,10 @@ Evaluator::Evaluator(const Config& config, ThreadPool& pool, const parallel::Ran
     : deal_{.micro_sequences = config.batch.micro_sequences,
             .rank = ranks.here().data,
             .ranks = ranks.layout().data()} {
-  comm::agree(ranks.world().all(), [&] {
-    loader_ = std::make_unique<data::Loader>(make_loader(config));
-    if (ranks.is_first()) loader_->verify_ids(static_cast<int>(config.model.vocab), pool);
+  comm::Communicator& world = ranks.world().all();
+  comm::agree(world, [&] { loader_ = std::make_unique<data::Loader>(make_loader(config)); });
+  verify_ids(*loader_, config, pool, world);
+  comm::agree(world, [&] {
     num_sequences_ = loader_->num_instances();
     if (config.eval.tokens > 0) {
       num_sequences_ = std::clamp<std::int64_t>(config.eval.tokens / config.data.sequence_length, 1,
@@ -46,7 +47,7 @@ Evaluator::Evaluator(const Config& config, ThreadPool& pool, const parallel::Ran
   ranks.dense().all_reduce(sums, comm::ReduceOp::kSum);
   num_targets_ = sums[0];
   text_bytes_ = sums[1];
-  comm::agree(ranks.world().all(), [&] {
+  comm::agree(world, [&] {
     if (num_targets_ == 0) fail_input("data.eval has no token to predict");
     if (text_bytes_ == 0) fail_input("data.eval stands for no byte of text");
   });

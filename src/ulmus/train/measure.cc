@@ -1,8 +1,11 @@
 #include "ulmus/train/measure.h"
 
+#include "ulmus/comm/agreement.h"
 #include "ulmus/comm/meta/meta_transport.h"
 #include "ulmus/train/checkpointing.h"
+#include "ulmus/train/memory.h"
 #include "ulmus/train/runtime.h"
+#include "ulmus/train/step_trace.h"
 
 namespace ulmus::train {
 
@@ -61,7 +64,21 @@ MemoryTable measure_memory(const Config& config, Purpose purpose, const parallel
   if (purpose == Purpose::kTrain) runtime.train_step(batch, totals_of(batch), 1, 0.0);
   runtime.evaluate(batch, 0, 1.0);
   MemoryTable memory = runtime.used();
-  if (purpose == Purpose::kTrain) memory.staging_bytes = staging_bytes(config, runtime);
+  if (purpose == Purpose::kTrain) {
+    memory.staging_bytes = staging_bytes(config, runtime) + StepTrace::bytes(config.run.trace);
+  }
+  return memory;
+}
+
+MemoryTable measure_within_budget(const Config& config, Purpose purpose,
+                                  const parallel::Ranks& ranks) {
+  MemoryTable memory;
+  comm::agree(ranks.world().all(), [&] {
+    memory = measure_memory(config, purpose, ranks.layout(), ranks.world().rank(),
+                            num_threads(config, ranks.node()));
+    check_budget(config, memory, ranks.node().ranks,
+                 "smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help");
+  });
   return memory;
 }
 

@@ -3,6 +3,7 @@
 #include "ulmus/device/arena.h"
 #include "ulmus/model/language_model.h"
 #include "ulmus/parallel/mesh.h"
+#include "ulmus/parallel/ranks.h"
 #include "ulmus/train/config.h"
 #include "ulmus/train/runtime.h"
 
@@ -10,10 +11,15 @@
 /// itself runs on a device without memory.
 namespace ulmus::train {
 
-/// Memory that a rank takes: its own steps, run on a meta device, and the staging of its
-/// checkpoints.
+/// Memory that a rank takes: its own steps, run on a meta device, and beside them what its
+/// checkpoints and run.trace take of the host's.
 MemoryTable measure_memory(const Config& config, Purpose purpose, const parallel::Layout& layout,
                            int rank, int num_threads);
+
+/// The same for a rank that is there. Collective: InputError on every rank, with the table, when it
+/// is more on any than check_budget allows.
+MemoryTable measure_within_budget(const Config& config, Purpose purpose,
+                                  const parallel::Ranks& ranks);
 
 /// Parameters of the whole model.
 model::ParameterCounts parameters_of(const Config& config);

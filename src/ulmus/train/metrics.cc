@@ -64,13 +64,20 @@ void add_moe(Json& line, const StepFacts& facts, const model::StepRecord::Host& 
     requested += sum_of(counts);
   line["moe/max_over_mean"] = worst_max_over_mean(record);
   line["moe/requested"] = requested;
-  // The local exchange has a row for every route: it neither drops nor replays.
+  // The exchanges that there are have a row for every route: they neither drop nor replay.
   line["moe/kept"] = requested;
   line["moe/dropped"] = 0;
   line["moe/replays"] = 0;
   for (std::size_t layer = 0; layer < record.counts.size(); ++layer) {
     add_layer(line, facts, record, config, layer);
   }
+}
+
+/// Whether a line of a metrics file is of the steps until `step`: one that a crash cut off, or that
+/// is no record of a step, is not, and a later step's will be written again.
+bool is_kept(const nlohmann::json& line, std::int64_t step) {
+  const auto found = line.is_object() ? line.find("step") : line.end();
+  return found != line.end() && found->is_number_integer() && *found <= step;
 }
 
 }  // namespace
@@ -159,8 +166,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t step) :
     std::istringstream lines(read_file(path));
     for (std::string line; std::getline(lines, line);) {
       const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-      // A line cut off by a crash parses as discarded; one of a later step will be written again.
-      if (parsed.is_object() && parsed.value("step", step + 1) <= step) kept += line + '\n';
+      if (is_kept(parsed, step)) kept += line + '\n';
     }
   }
   write_file_atomically(path, kept);

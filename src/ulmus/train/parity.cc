@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <mutex>
+#include <span>
 
 #include "ulmus/base/error.h"
 #include "ulmus/comm/thread/thread_transport.h"
@@ -64,51 +65,111 @@ struct Measured {
   double ratio() const { return error == 0.0 ? 0.0 : error / tolerance; }
 };
 
-/// Weights of the run's precision: where the gradient of the same step is not noise.
-Measured measure_weights(const TracedTensor& mine, const TracedTensor& theirs,
-                         const std::vector<double>& gradient, double lr) {
-  const double used = kUsedGradient * largest(gradient);
+/// The tensor of the same step that `tensor`, a weight, is the result of; or of an earlier step.
+const TracedTensor* find_tensor(const Trace& trace, std::int64_t step, TracedTensor::Kind kind,
+                                int parameter) {
+  const auto found = std::ranges::find_if(trace.tensors, [&](const TracedTensor& tensor) {
+    return tensor.step == step && tensor.kind == kind && tensor.parameter == parameter;
+  });
+  return found == trace.tensors.end() ? nullptr : &*found;
+}
+
+/// Weights of the run's precision: the update of the step, where its gradient is not noise. The
+/// first step's starts from the same weights everywhere.
+Measured measure_update(std::size_t idx, const Trace& trace, const Trace& reference) {
+  using Traced = TracedTensor::Kind;
+  const TracedTensor& mine = trace.tensors[idx];
+  const TracedTensor& theirs = reference.tensors[idx];
+  const TracedTensor* gradient =
+      find_tensor(reference, theirs.step, Traced::kGradient, theirs.parameter);
+  ULMUS_CHECK(gradient != nullptr, theirs.name, " without its gradient");
+  const auto before = [&](const Trace& run) {
+    return find_tensor(run, theirs.step - 1, Traced::kWeight, theirs.parameter);
+  };
+  const TracedTensor* mine_before = before(trace);
+  const TracedTensor* theirs_before = before(reference);
+  const double used = kUsedGradient * largest(gradient->values);
   double most = 0.0;
   for (std::size_t i = 0; i < mine.values.size(); ++i) {
-    const double error = std::abs(mine.values[i] - theirs.values[i]) / lr;
-    if (std::isnan(error)) return {HUGE_VAL, kUpdateOfLr};
-    if (std::abs(gradient[i]) > used) most = std::max(most, error);
+    double difference = mine.values[i] - theirs.values[i];
+    if (std::isnan(difference)) return {HUGE_VAL, kUpdateOfLr};
+    if (mine_before != nullptr) difference -= mine_before->values[i] - theirs_before->values[i];
+    if (std::abs(gradient->values[i]) > used) most = std::max(most, std::abs(difference));
   }
-  return {most, kUpdateOfLr};
+  return {most == 0.0 ? 0.0 : most / theirs.lr, kUpdateOfLr};
 }
 
-Measured measure(const TracedTensor& mine, const TracedTensor& theirs,
-                 const std::vector<double>& gradient, double lr, Compute compute) {
+Measured measure(std::size_t idx, const Trace& trace, const Trace& reference, Compute compute) {
   using Traced = TracedTensor::Kind;
-  if (theirs.kind == Traced::kCount) return {largest_difference(mine.values, theirs.values), 0.0};
+  const std::vector<double>& mine = trace.tensors[idx].values;
+  const std::vector<double>& theirs = reference.tensors[idx].values;
+  const Traced kind = reference.tensors[idx].kind;
+  if (kind == Traced::kCount) return {largest_difference(mine, theirs), 0.0};
   if (compute == Compute::kFp64) {
-    return {largest_difference(mine.values, theirs.values), kF64OfLargest * largest(theirs.values)};
+    return {largest_difference(mine, theirs), kF64OfLargest * largest(theirs)};
   }
-  switch (theirs.kind) {
-    case Traced::kGradient:
-      return {norm_of_difference(mine.values, theirs.values), kF32OfNorm * norm(theirs.values)};
-    case Traced::kWeight:
-      return measure_weights(mine, theirs, gradient, lr);
-    default:
-      return {largest_difference(mine.values, theirs.values), kF32Metric * largest(theirs.values)};
+  if (kind == Traced::kWeight) return measure_update(idx, trace, reference);
+  if (kind == Traced::kGradient) {
+    return {norm_of_difference(mine, theirs), kF32OfNorm * norm(theirs)};
   }
+  return {largest_difference(mine, theirs), kF32Metric * largest(theirs)};
 }
 
-/// The gradient that belongs to a weight: "step 1 weight x" -> "step 1 gradient x".
-std::string gradient_name(const std::string& weight) {
-  constexpr std::string_view kWeight = " weight ";
-  const std::size_t at = weight.find(kWeight);
-  return weight.substr(0, at) + " gradient " + weight.substr(at + kWeight.size());
+/// What one rank, or all of them, found; tensors by their place in the trace.
+struct Comparison {
+  static constexpr std::int64_t kNone = -1;
+  std::int64_t first = kNone;  ///< that differs
+  double error = 0.0;
+  double tolerance = 0.0;
+  std::int64_t nearest = kNone;  ///< to its tolerance
+  double worst = 0.0;            ///< its error over its tolerance
+};
+
+/// The tensors of `trace` against those of `reference`, in order.
+Comparison compare_traces(const Trace& trace, const Trace& reference, Compute compute) {
+  ULMUS_CHECK(trace.tensors.size() == reference.tensors.size(), trace.tensors.size(), " and ",
+              reference.tensors.size(), " tensors");
+  Comparison found;
+  for (std::size_t i = 0; i < trace.tensors.size(); ++i) {
+    const TracedTensor& mine = trace.tensors[i];
+    const TracedTensor& theirs = reference.tensors[i];
+    ULMUS_CHECK(mine.name == theirs.name && mine.values.size() == theirs.values.size(), mine.name,
+                " and ", theirs.name);
+    const Measured measured = measure(i, trace, reference, compute);
+    const auto idx = static_cast<std::int64_t>(i);
+    if (!measured.is_within() && found.first == Comparison::kNone) {
+      found.first = idx;
+      found.error = measured.error;
+      found.tolerance = measured.tolerance;
+    }
+    if (measured.ratio() > found.worst || found.nearest == Comparison::kNone) {
+      found.worst = measured.ratio();
+      found.nearest = idx;
+    }
+  }
+  return found;
 }
 
-const std::vector<double>& gradient_of(const TracedTensor& tensor, const Trace& trace) {
-  static const std::vector<double> kNone;
-  if (tensor.kind != TracedTensor::Kind::kWeight) return kNone;
-  const std::string name = gradient_name(tensor.name);
-  const auto found = std::ranges::find_if(
-      trace.tensors, [&](const TracedTensor& other) { return other.name == name; });
-  ULMUS_CHECK(found != trace.tensors.end(), name);
-  return found->values;
+/// The same for all ranks together, on each of them: some numbers are a rank's own.
+Comparison agreed(const Comparison& mine, comm::Communicator& ranks) {
+  std::vector<Comparison> all(static_cast<std::size_t>(ranks.size()));
+  ranks.all_gather_bytes(std::as_writable_bytes(std::span(all)),
+                         std::as_bytes(std::span(&mine, 1)));
+  Comparison together = all.front();
+  for (const Comparison& one : all) {
+    const bool is_first = one.first != Comparison::kNone &&
+                          (together.first == Comparison::kNone || one.first < together.first);
+    if (is_first) {
+      together.first = one.first;
+      together.error = one.error;
+      together.tolerance = one.tolerance;
+    }
+    if (one.worst > together.worst) {
+      together.worst = one.worst;
+      together.nearest = one.nearest;
+    }
+  }
+  return together;
 }
 
 std::string name_of(Exchange exchange) {
@@ -192,20 +253,35 @@ void fill_reference(Reference& reference, const Config& config, const ParityScen
   reference.trace = trace_steps(reference.config, alone, scene, &reference.routes);
 }
 
+ParityRow row_of(const Comparison& found, const Trace& trace) {
+  const auto name = [&](std::int64_t idx) {
+    return trace.tensors[static_cast<std::size_t>(idx)].name;
+  };
+  ParityRow row;
+  row.worst = found.worst;
+  row.worst_tensor = name(found.nearest);
+  if (found.first != Comparison::kNone) {
+    row.first_difference = {name(found.first), found.error, found.tolerance};
+  }
+  return row;
+}
+
 ParityRow run_layout(const ParityLayout& layout, const Reference& reference,
                      const ParityOptions& options, const OnRanks& on_ranks) {
   Config config = reference.config;
   config.parallel = layout.keys;
   ParityRow row;
   std::mutex mutex;
-  on_ranks([&](comm::World& world) {
+  on_ranks([&](comm::World& world) {  // ranks may be threads
     // Near ties may tip over from the second step on, when weights differ in their last bits.
     constexpr std::int64_t kFirstReplayed = 1;
     KeptRoutes replay(reference.routes, kFirstReplayed);
     nn::RouteTape* tape = config.compute == Compute::kFp64 ? nullptr : &replay;
     const Trace trace = trace_steps(config, world, options.scene, tape, options.faults);
-    const std::scoped_lock lock(mutex);  // ranks may be threads; all of them have the same trace
-    row = compare_traces(trace, reference.trace, config.compute);
+    const Comparison found =
+        agreed(compare_traces(trace, reference.trace, config.compute), world.all());
+    const std::scoped_lock lock(mutex);
+    row = row_of(found, trace);
   });
   row.layout = layout.name;
   row.precision = config.compute == Compute::kFp64 ? "fp64" : "fp32";
@@ -235,28 +311,6 @@ std::vector<ParityLayout> parity_layouts(const Config& config, int ranks) {
 bool ParityReport::is_equal() const {
   return std::ranges::none_of(
       rows, [](const ParityRow& row) { return row.first_difference.has_value(); });
-}
-
-ParityRow compare_traces(const Trace& trace, const Trace& reference, Compute compute) {
-  ULMUS_CHECK(trace.tensors.size() == reference.tensors.size(), trace.tensors.size(), " and ",
-              reference.tensors.size(), " tensors");
-  ParityRow row;
-  for (std::size_t i = 0; i < trace.tensors.size(); ++i) {
-    const TracedTensor& mine = trace.tensors[i];
-    const TracedTensor& theirs = reference.tensors[i];
-    ULMUS_CHECK(mine.name == theirs.name && mine.values.size() == theirs.values.size(), mine.name,
-                " and ", theirs.name);
-    const Measured measured =
-        measure(mine, theirs, gradient_of(theirs, reference), trace.lr, compute);
-    if (!measured.is_within() && !row.first_difference) {
-      row.first_difference = {mine.name, measured.error, measured.tolerance};
-    }
-    if (measured.ratio() > row.worst || row.worst_tensor.empty()) {
-      row.worst = measured.ratio();
-      row.worst_tensor = mine.name;
-    }
-  }
-  return row;
 }
 
 ParityReport run_parity(const Config& config, const ParityOptions& options,

@@ -62,14 +62,11 @@ struct ParityOptions {
 
 /// Proves layouts: two steps under each and on one rank, in f64 on the oracle kernels (every tensor
 /// to 1e-9 of its largest magnitude), then in the configuration's precision with the expert ids of
-/// the one-rank run replayed in step 2 (gradients to 1e-5 of the tensor's norm; weights by update
-/// error / learning rate where |g| > 1e-4 max |g|). InputError for a layout that does not exist or
-/// is refused.
+/// the one-rank run replayed in step 2 (gradients to 1e-5 of the tensor's norm; weights by the
+/// error of the step's update / learning rate where |g| > 1e-4 max |g|). Every rank's numbers
+/// count, and every rank returns the same report. InputError for a layout that does not exist or is
+/// refused.
 ParityReport run_parity(const Config& config, const ParityOptions& options,
                         const OnRanks& on_ranks);
-
-/// The tensors of `trace` against those of `reference`, in order: the first that differs, and the
-/// one nearest to its tolerance. `exact` for f64.
-ParityRow compare_traces(const Trace& trace, const Trace& reference, Compute compute);
 
 }  // namespace ulmus::train

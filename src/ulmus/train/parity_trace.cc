@@ -73,6 +73,7 @@ class Tracer {
     add(Traced::kMetric, "gradient norm", {record.gate_field(ops::GateField::kNorm)});
     add(Traced::kMetric, "clip factor", {record.gate_field(ops::GateField::kClip)});
     add(Traced::kCount, "updates", {record.gate_field(ops::GateField::kCount)});
+    add(Traced::kCount, "reason to skip", {record.gate_field(ops::GateField::kReason)});
     add(Traced::kMetric, "loss/balance", record.balance);
     add(Traced::kMetric, "loss/z", record.z_sums);
     for (std::size_t layer = 0; layer < record.counts.size(); ++layer) {
@@ -89,18 +90,26 @@ class Tracer {
   }
 
  private:
-  void add(TracedTensor::Kind kind, const std::string& name, std::vector<double> values) {
-    trace_.tensors.push_back({fmt::format("step {} {}", step_ + 1, name), kind, std::move(values)});
+  TracedTensor& add(TracedTensor::Kind kind, const std::string& name, std::vector<double> values) {
+    trace_.tensors.push_back({.name = fmt::format("step {} {}", step_ + 1, name),
+                              .kind = kind,
+                              .values = std::move(values),
+                              .step = step_});
+    return trace_.tensors.back();
   }
 
   void add_shares(TracedTensor::Kind kind, const std::string& what) {
     const auto& parameters = runtime_.language_model().parameters().all();
+    const auto& optimized = runtime_.optimizer().tensors();
     comm::Communicator& ranks = runtime_.ranks().world().all();
     for (const parallel::OwnedShare& share : runtime_.parameter_store().shares()) {
       const nn::Parameter& parameter = parameters[static_cast<std::size_t>(share.parameter)];
       const TensorView owned = kind == TracedTensor::Kind::kGradient ? share.grad : share.value;
-      add(kind, what + " " + parameter.name,
-          assembled(share.blocks, owned, runtime_.device(), ranks));
+      TracedTensor& added = add(kind, what + " " + parameter.name,
+                                assembled(share.blocks, owned, runtime_.device(), ranks));
+      added.parameter = share.parameter;
+      added.lr = config_.optim.phases.front().lr *
+                 optimized[static_cast<std::size_t>(share.parameter)].lr_scale;
     }
   }
 
@@ -109,6 +118,21 @@ class Tracer {
   const Config& config_;
   std::int64_t step_;
 };
+
+/// A history in which skip-step judges, and lets losses and norms of first steps pass.
+void fill_windows(Runtime& runtime, const Config& config) {
+  constexpr double kUsualNorm = 20.0;
+  const double usual_loss = std::log(static_cast<double>(config.model.vocab));
+  optim::OptimizerState state = runtime.optimizer().export_state(runtime.device());
+  const auto window = static_cast<std::size_t>(ops::kSkipWindow);
+  for (std::size_t i = 0; i < window; ++i) {
+    const double swing = i % 2 == 0 ? 0.5 : 1.5;
+    state.windows[i] = swing * usual_loss;
+    state.windows[window + i] = swing * kUsualNorm;
+  }
+  state.windows[2 * window] = static_cast<double>(window);
+  runtime.optimizer().import_state(state, runtime.device());
+}
 
 /// What selection compares, one row: the logits, or scores with the bias added.
 std::vector<double> selection_keys(std::span<const double> logits, std::span<const double> bias,
@@ -177,8 +201,7 @@ Trace trace_steps(const Config& config, comm::World& world, const ParityScene& s
                   nn::RouteTape* tape, const ParityFaults& faults) {
   const parallel::Ranks ranks(world, layout_of(config, world));
   const std::unique_ptr<Device> device = make_device(config, ranks.node());
-  MemoryTable memory = measure_memory(config, Purpose::kTrain, ranks.layout(), world.rank(),
-                                      num_threads(config, ranks.node()));
+  MemoryTable memory = measure_within_budget(config, Purpose::kTrain, ranks);
   RuntimeOptions options = {.tape = tape, .families = std::nullopt};
   if (faults.families) {
     options.families = faults.families(ranks);
@@ -187,18 +210,19 @@ Trace trace_steps(const Config& config, comm::World& world, const ParityScene& s
   }
   Runtime runtime(config, Purpose::kTrain, *device, ranks, memory, options);
   runtime.initialize_parameters();
+  fill_windows(runtime, config);
   if (scene.before_steps) scene.before_steps(runtime);
   const data::Deal deal = {.micro_sequences = config.batch.micro_sequences,
                            .rank = ranks.here().data,
                            .ranks = ranks.layout().data()};
-  Trace trace = {.tensors = {}, .lr = config.optim.phases.front().lr};
+  Trace trace;
   for (std::int64_t step = 0; step < kSteps; ++step) {
     const data::HostBatch whole = parity_step(config, step, scene.data);
     Tracer tracer(trace, runtime, config, step);
     runtime.accumulate_gradients(dealt(whole, deal), {whole.loss_tokens, whole.valid_tokens}, step);
     if (faults.after_gradients) faults.after_gradients(runtime);
     tracer.add_gradients();
-    runtime.update(trace.lr);
+    runtime.update(config.optim.phases.front().lr);
     tracer.add_weights();
     tracer.add_record();
   }

@@ -57,12 +57,14 @@ struct TracedTensor {
   std::string name;  ///< "step 1 gradient layers.0.moe.router.weight"
   Kind kind = Kind::kMetric;
   std::vector<double> values;
+  std::int64_t step = 0;
+  int parameter = -1;  ///< index, of gradients and weights
+  double lr = 0.0;     ///< of the parameter
 };
 
 /// Two steps of a run under some layout.
 struct Trace {
   std::vector<TracedTensor> tensors;  ///< step after step, in the order of computing
-  double lr = 0.0;
 };
 
 /// What every run of a comparison is given, the one-rank run too.
@@ -77,8 +79,9 @@ struct ParityFaults {
   std::function<void(Runtime&)> after_gradients;
 };
 
-/// Runs two steps of the parity batches under the configuration's layout; collective, and the same
-/// trace on every rank. `tape` may be null.
+/// Runs two steps of the parity batches under the configuration's layout, from a history in which
+/// skip-step judges. Collective. The same trace on every rank, gradients and weights gathered, the
+/// record and the router state each rank's own. `tape` may be null.
 Trace trace_steps(const Config& config, comm::World& world, const ParityScene& scene,
                   nn::RouteTape* tape, const ParityFaults& faults = {});
 

@@ -35,12 +35,7 @@ EvalResult evaluate_checkpoint(const Config& config, const std::filesystem::path
   const parallel::Ranks ranks(world, layout_of(config, world));
   const std::unique_ptr<Device> device = make_device(config, ranks.node());
   Evaluator evaluator(config, device->pool(), ranks);
-  const MemoryTable memory = measure_memory(config, Purpose::kEvaluate, ranks.layout(),
-                                            world.rank(), num_threads(config, ranks.node()));
-  comm::agree(world.all(), [&] {
-    check_budget(config, memory, ranks.node().ranks,
-                 "smaller batch.micro_sequences or data.sequence_length help");
-  });
+  const MemoryTable memory = measure_within_budget(config, Purpose::kEvaluate, ranks);
   Runtime runtime(config, Purpose::kEvaluate, *device, ranks, memory);
   const std::string differences =
       load_for_evaluation(checkpoint, config, tokenizer_fingerprint(config), weight_refs(runtime),

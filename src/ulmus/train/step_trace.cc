@@ -35,6 +35,10 @@ std::string header(int rank) {
   return text;
 }
 
+std::size_t capacity(const std::vector<std::int64_t>& steps) {
+  return steps.empty() ? 0 : StepTrace::kCapacity;
+}
+
 /// The bytes of `root` on every rank.
 std::string broadcast_text(std::string text, int root, comm::Communicator& ranks) {
   std::array<std::int64_t, 1> length = {static_cast<std::int64_t>(text.size())};
@@ -47,10 +51,11 @@ std::string broadcast_text(std::string text, int root, comm::Communicator& ranks
 }  // namespace
 
 StepTrace::StepTrace(std::vector<std::int64_t> steps, Meter& meter, comm::World& world)
-    : steps_(std::move(steps)),
-      meter_(meter),
-      world_(world),
-      trace_(steps_.empty() ? 0 : kCapacity) {}
+    : steps_(std::move(steps)), meter_(meter), world_(world), trace_(capacity(steps_)) {}
+
+std::int64_t StepTrace::bytes(const std::vector<std::int64_t>& steps) {
+  return static_cast<std::int64_t>(capacity(steps) * sizeof(TraceEvent));
+}
 
 StepTrace::~StepTrace() { attach(nullptr); }
 
@@ -70,6 +75,10 @@ void StepTrace::begin(std::int64_t step) {
     has_origin_ = true;
   }
   if (is_wanted != is_on_) attach(is_wanted ? &trace_ : nullptr);
+}
+
+bool StepTrace::is_complete(std::int64_t step) const {
+  return !steps_.empty() && step == *std::ranges::max_element(steps_);
 }
 
 std::string StepTrace::text() const {
@@ -109,7 +118,9 @@ std::string StepTrace::text() const {
 std::int64_t StepTrace::write(const std::filesystem::path& path) {
   attach(nullptr);
   comm::Communicator& ranks = world_.all();
+  const std::string mine = text();
   std::array<std::int64_t, 1> num_dropped = {trace_.num_dropped()};
+  trace_.clear();
   ranks.all_reduce(num_dropped, comm::ReduceOp::kSum);
   std::filesystem::path part = path;
   part += ".part";
@@ -121,7 +132,7 @@ std::int64_t StepTrace::write(const std::filesystem::path& path) {
   });
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const std::string events =
-        broadcast_text(ranks.rank() == rank ? text() : std::string(), rank, ranks);
+        broadcast_text(ranks.rank() == rank ? mine : std::string(), rank, ranks);
     comm::agree(ranks, [&] {
       if (!file) return;
       if (rank > 0) file->write(",\n");

@@ -23,6 +23,8 @@ class StepTrace {
   /// Takes its memory when there are steps to trace. `meter` and `world` outlive this.
   StepTrace(std::vector<std::int64_t> steps, Meter& meter, comm::World& world);
   ~StepTrace();
+  /// Host memory of one that traces these steps.
+  static std::int64_t bytes(const std::vector<std::int64_t>& steps);
   StepTrace(const StepTrace&) = delete;
   StepTrace& operator=(const StepTrace&) = delete;
 
@@ -31,8 +33,11 @@ class StepTrace {
   /// Null while nothing is recorded.
   Trace* active();
   bool has_events() const { return !trace_.events().empty(); }
-  /// Writes what was recorded, on the first rank, and stops recording. Collective. Returns how many
-  /// events of all ranks had no room. Error on every rank when the file cannot be written.
+  /// Whether `step`, which has ended, was the last one wanted.
+  bool is_complete(std::int64_t step) const;
+  /// Writes what was recorded, on the first rank, forgets it and stops recording. Collective.
+  /// Returns how many events of all ranks had no room. Error on every rank when the file cannot be
+  /// written.
   std::int64_t write(const std::filesystem::path& path);
 
  private:

@@ -2,8 +2,11 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "ulmus/base/error.h"
 #include "ulmus/base/strict_json.h"
+#include "ulmus/comm/agreement.h"
 
 namespace ulmus::train {
 namespace {
@@ -66,6 +69,21 @@ data::TokenFiles open_token_files(const Config& config, std::string_view key,
                hash_text(*expected), ")");
   }
   return files;
+}
+
+void verify_ids(const data::Loader& loader, const Config& config, ThreadPool& pool,
+                comm::Communicator& ranks) {
+  constexpr std::int64_t kPieceTokens = std::int64_t{1} << 28U;  // seconds from a slow disk
+  const std::int64_t all = loader.num_tokens();
+  const std::int64_t share = (all + ranks.size() - 1) / ranks.size();
+  const std::int64_t piece = std::min(kPieceTokens, share);
+  for (std::int64_t first = 0; first < all; first += piece * ranks.size()) {
+    comm::agree(ranks, [&] {
+      const std::int64_t begin = std::min(all, first + piece * ranks.rank());
+      loader.verify_ids(static_cast<int>(config.model.vocab), begin, std::min(all, begin + piece),
+                        pool);
+    });
+  }
 }
 
 }  // namespace ulmus::train

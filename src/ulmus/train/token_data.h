@@ -6,7 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "ulmus/base/thread_pool.h"
+#include "ulmus/comm/communicator.h"
 #include "ulmus/data/instances.h"
+#include "ulmus/data/loader.h"
 #include "ulmus/data/tokenizer.h"
 #include "ulmus/train/config.h"
 
@@ -29,5 +32,11 @@ std::optional<std::uint64_t> tokenizer_fingerprint(const Config& config);
 /// another tokenizer made than data.tokenizer (a file without manifest does not tell).
 data::TokenFiles open_token_files(const Config& config, std::string_view key,
                                   const std::vector<std::filesystem::path>& paths);
+
+/// Looks at every token id, each rank at its share, a piece at a time, so that no rank waits long
+/// for another however many there are. Collective. InputError on every rank for an id that is not
+/// below model.vocab.
+void verify_ids(const data::Loader& loader, const Config& config, ThreadPool& pool,
+                comm::Communicator& ranks);
 
 }  // namespace ulmus::train

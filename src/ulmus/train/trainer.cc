@@ -80,43 +80,47 @@ data::Loader make_training_loader(const Config& config) {
            .seed = config.run.seed}};
 }
 
+namespace {
+
+/// The plan, or on every rank why there is none.
+optim::Plan agreed_plan(const Config& config, comm::Communicator& ranks) {
+  std::optional<optim::Plan> plan;
+  comm::agree(ranks, [&] {
+    plan = make_plan(config);
+    for (const std::int64_t step : config.run.trace) {
+      if (step <= plan->num_steps()) continue;
+      fail_input("run.trace: step ", step, " of a run of ", plan->num_steps(), " steps");
+    }
+  });
+  return *plan;
+}
+
+}  // namespace
+
 Trainer::Trainer(const Config& config, const StopFlag& stop, Reporter& reporter, comm::World& world)
     : config_(config),
       stop_(stop),
       ranks_(world, layout_of(config, world)),
+      plan_(agreed_plan(config, world.all())),
       folder_(config.run.dir, world.all()),
       reporter_(reporter, folder_.log_path(), config.run.log_level),
-      plan_(make_plan(config)),
       device_(make_device(config, ranks_.node())) {
-  for (const std::int64_t step : config.run.trace) {
-    if (step > plan_.num_steps()) {
-      fail_input("run.trace: step ", step, " of a run of ", plan_.num_steps(), " steps");
-    }
-  }
   build();
   start();
 }
 
 void Trainer::build() {
   comm::agree(ranks_.world().all(), [&] {
-    // A run of no steps may do without training data. One rank looks at every id.
-    if (!config_.data.train.empty()) {
-      loader_ = std::make_unique<data::Loader>(make_training_loader(config_));
-      if (writes()) {
-        loader_->verify_ids(static_cast<int>(config_.model.vocab), device_->pool());
-      }
-    }
+    // A run of no steps may do without training data.
+    if (config_.data.train.empty()) return;
+    loader_ = std::make_unique<data::Loader>(make_training_loader(config_));
   });
+  if (loader_) verify_ids(*loader_, config_, device_->pool(), ranks_.world().all());
   if (!config_.data.eval.empty()) {
     evaluator_ = std::make_unique<Evaluator>(config_, device_->pool(), ranks_);
   }
-  memory_ = measure_memory(config_, Purpose::kTrain, ranks_.layout(), ranks_.world().rank(),
-                           num_threads(config_, ranks_.node()));
+  memory_ = measure_within_budget(config_, Purpose::kTrain, ranks_);
   flops_per_token_ = useful_flops_per_token(config_);
-  comm::agree(ranks_.world().all(), [&] {
-    check_budget(config_, memory_, ranks_.node().ranks,
-                 "smaller batch.micro_sequences, data.sequence_length or memory.head_chunk help");
-  });
   runtime_ = std::make_unique<Runtime>(config_, Purpose::kTrain, *device_, ranks_, memory_);
   trace_ = std::make_unique<StepTrace>(config_.run.trace, runtime_->meter(), ranks_.world());
   comm::agree(ranks_.world().all(), [&] {
@@ -157,6 +161,10 @@ void Trainer::start() {
         reporter_.warning("the model differs from that of checkpoint.load: " + differences);
       }
     }
+  }
+  for (const std::int64_t step : config_.run.trace) {
+    if (step > position_.step) continue;
+    reporter_.warning(fmt::format("run.trace: step {} was made before and is not traced", step));
   }
   comm::agree(ranks_.world().all(), [&] {
     if (!writes()) return;
@@ -217,9 +225,10 @@ TrainResult Trainer::run() try {
     signal = next.signal;
     if (signal != 0) break;
     step(next);
+    if (trace_->is_complete(position_.step)) write_trace();
   }
-  write_trace();
   save();
+  write_trace();
   runtime_->parameter_store().finish_weights();  // no rank leaves while another needs its pieces
   report_load();
   if (signal == 0) comm::agree(ranks_.world().all(), [&] { check_end(); });
@@ -258,9 +267,18 @@ void Trainer::report_load() {
   reporter_.info(lines);
 }
 
+/// What cannot be written is lost; the training it shows is not.
 void Trainer::write_trace() {
   if (!trace_->has_events()) return;
-  const std::int64_t num_dropped = trace_->write(folder_.trace_path());
+  std::int64_t num_dropped = 0;
+  try {
+    num_dropped = trace_->write(folder_.trace_path());
+  } catch (const comm::CommError&) {
+    throw;
+  } catch (const Error& error) {
+    reporter_.warning(concat("no trace: ", error.what()));
+    return;
+  }
   reporter_.info("trace in " + folder_.trace_path().string());
   if (num_dropped > 0) {
     reporter_.warning(

@@ -72,7 +72,7 @@ class Trainer {
   void finish_save();
   void saved(const std::filesystem::path& path, std::int64_t step);
   void report_load();
-  /// What run.trace asked for, when it is complete or nothing more comes.
+  /// What run.trace asked for: after its last step, or after the run's.
   void write_trace();
   void check_end();
   bool is_due(std::int64_t every) const;
@@ -81,9 +81,9 @@ class Trainer {
   const Config& config_;
   const StopFlag& stop_;
   parallel::Ranks ranks_;
+  optim::Plan plan_;
   RunFolder folder_;
   LoggingReporter reporter_;
-  optim::Plan plan_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<data::Loader> loader_;
   std::unique_ptr<Evaluator> evaluator_;
