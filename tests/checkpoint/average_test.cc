@@ -13,6 +13,8 @@
 #include "ulmus/base/error.h"
 #include "ulmus/checkpoint/info.h"
 #include "ulmus/checkpoint/reader.h"
+#include "ulmus/checkpoint/show.h"
+#include "ulmus/checkpoint/verify.h"
 
 namespace ulmus::checkpoint {
 namespace {
@@ -193,6 +195,7 @@ TEST_F(Average, TheResultIsAGoodCheckpointWithTheFactsOfTheLast) {
   EXPECT_EQ(shown.manifest.doubles, biases);
   EXPECT_EQ(shown.info.at("averaged"), paths[0].string() + ", " + paths[1].string());
   EXPECT_EQ(shown.info.at("time"), "noon");
+  EXPECT_THAT(shown.info.at("program"), testing::StartsWith("ulmus "));
   EXPECT_FALSE(fs::exists(folder_.path() / "mean.part"));
 }
 
@@ -256,6 +259,9 @@ TEST_F(Average, OtherModelsBiasesOrTokenizersAreRefusedWithBothValues) {
   EXPECT_THAT(message, AllOf(HasSubstr("differ in 2 places"),
                              HasSubstr("\"model.family\": olmoe and mixtral"),
                              HasSubstr("\"moe.top_k\": 2 and absent"), Not(HasSubstr("optim"))));
+  EXPECT_THAT(
+      refusal(nothing, [](Manifest& facts) { facts.configuration["model.family"] = "\x1b[2J"; }),
+      HasSubstr("\"model.family\": olmoe and \"\\x1b[2J\""));
   EXPECT_THAT(refusal(nothing, [](Manifest& facts) { facts.doubles[kBias] = {1.0}; }),
               HasSubstr("\"layers.0.moe.router.bias\": absent and [1]"));
   EXPECT_THAT(refusal([](Manifest& facts) { facts.integers[kTokenizer] = {1}; },

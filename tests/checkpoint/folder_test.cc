@@ -1,5 +1,6 @@
 #include "ulmus/checkpoint/folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/checkpoint/temp_folder.h"
@@ -10,6 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::spill;
+using ::testing::HasSubstr;
 
 class Folder : public ::testing::Test {
  protected:
@@ -53,9 +55,10 @@ TEST_F(Folder, ListsCheckpointsOnly) {
 TEST_F(Folder, PruneKeepsTheNewest) {
   for (const char* name : {"step-00000001", "step-00000002", "step-00000003", "best"})
     make(name);
-  EXPECT_EQ(prune(dir(), 5).size(), 0);
-  const auto removed = prune(dir(), 2);
-  EXPECT_EQ(removed, (std::vector<fs::path>{dir() / "step-00000001"}));
+  EXPECT_EQ(prune(dir(), 5).removed.size(), 0);
+  const Removal removal = prune(dir(), 2);
+  EXPECT_EQ(removal.removed, (std::vector<fs::path>{dir() / "step-00000001"}));
+  EXPECT_TRUE(removal.kept.empty());
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{2, 3}));
   prune(dir(), 1);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{3}));
@@ -67,11 +70,29 @@ TEST_F(Folder, LeftoversGoAndNothingElse) {
   for (const char* name : {"step-00000001", "step-00000002.part", "best.part", "step-x.part"}) {
     make(name);
   }
-  EXPECT_EQ(remove_leftovers(dir()), (std::vector<fs::path>{dir() / "step-00000002.part"}));
+  EXPECT_EQ(remove_leftovers(dir()).removed, (std::vector<fs::path>{dir() / "step-00000002.part"}));
   EXPECT_TRUE(fs::exists(dir() / "step-00000001"));
   EXPECT_TRUE(fs::exists(dir() / "best.part"));
-  EXPECT_TRUE(remove_leftovers(dir()).empty());
-  EXPECT_TRUE(remove_leftovers(dir() / "none").empty());
+  EXPECT_TRUE(remove_leftovers(dir()).removed.empty());
+  EXPECT_TRUE(remove_leftovers(dir() / "none").removed.empty());
+}
+
+TEST_F(Folder, WhatCannotBeRemovedIsToldAndTheRestGoes) {
+  for (const char* name : {"step-00000001", "step-00000002", "step-00000003"})
+    make(name);
+  spill(dir() / "step-00000001.part", "a file in the way of the name that it would get");
+  const Removal removal = prune(dir(), 1);
+  EXPECT_EQ(removal.removed, (std::vector<fs::path>{dir() / "step-00000002"}));
+  ASSERT_EQ(removal.kept.size(), 1);
+  EXPECT_THAT(removal.kept[0], HasSubstr("cannot remove " + (dir() / "step-00000001").string()));
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 3}));
+}
+
+TEST(FolderName, IsFreeOrThatOfTheStep) {
+  EXPECT_TRUE(may_be_named("best", 7));
+  EXPECT_TRUE(may_be_named("step-00000007", 7));
+  for (const char* name : {"step-00000008", "step-7", "step-", "step-00000007.bad"})
+    EXPECT_FALSE(may_be_named(name, 7)) << name;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "ulmus/base/error.h"
 #include "ulmus/checkpoint/info.h"
 #include "ulmus/checkpoint/reader.h"
+#include "ulmus/checkpoint/verify.h"
 
 /// A checkpoint damaged in every way we could think of: never a crash, never a silent load.
 namespace ulmus::checkpoint {
@@ -47,8 +48,8 @@ class Damage : public ::testing::Test {
     const std::string message = refusal();
     EXPECT_THAT(message, HasSubstr(what));
     EXPECT_THAT(message, HasSubstr("damaged checkpoint"));
-    EXPECT_THAT(message, HasSubstr("newest good checkpoint beside it"));
-    EXPECT_THAT(message, HasSubstr("step-00000050 (step 50)"));
+    EXPECT_THAT(message, HasSubstr("the newest checkpoint beside it that looks whole is"));
+    EXPECT_THAT(message, HasSubstr("step-00000050 (step 50;"));
     EXPECT_THAT(differences(), HasSubstr(what));
   }
 
@@ -230,16 +231,34 @@ TEST_F(Damage, NanUnderAGoodHashIsNamed) {
   expect_named("tensor \"layers.0.norm.weight\": NaN or Inf at element 0");
 }
 
-TEST_F(Damage, WithoutAGoodOneBesideItTheMessageSaysSo) {
-  spill(dir() / "step-00000050" / "manifest.json", "damaged too");
+TEST_F(Damage, WithoutAWholeOneBesideItTheMessageSaysSo) {
   fs::remove(file("head.safetensors"));
-  EXPECT_THAT(refusal(), HasSubstr("no good checkpoint lies beside it"));
+  const fs::path other = dir() / "step-00000050";
+  for (const char* name : {"manifest.json", "embedding.safetensors"}) {
+    const std::string bytes = slurp(other / name);
+    spill(other / name, bytes.substr(0, bytes.size() - 1));
+    EXPECT_THAT(refusal(), HasSubstr("no checkpoint beside it looks whole"));
+    fs::remove(other / name);
+    EXPECT_THAT(refusal(), HasSubstr("no checkpoint beside it looks whole"));
+    spill(other / name, bytes);
+  }
+  EXPECT_THAT(refusal(), HasSubstr("looks whole is " + other.string()));
+}
+
+/// Ranks wait for each other meanwhile: a whole checkpoint cannot be read there.
+TEST_F(Damage, TheWayOutIsFoundWithoutReadingTensors) {
+  const fs::path other = dir() / "step-00000050" / "head.safetensors";
+  std::string bytes = slurp(other);
+  bytes.back() = static_cast<char>(~bytes.back());
+  spill(other, bytes);
+  fs::remove(file("head.safetensors"));
+  EXPECT_THAT(refusal(), HasSubstr("that looks whole is " + other.parent_path().string()));
 }
 
 TEST_F(Damage, AnUnfinishedSaveIsNotOffered) {
   fs::rename(dir() / "step-00000050", dir() / "step-00000050.part");
   fs::remove(file("head.safetensors"));
-  EXPECT_THAT(refusal(), HasSubstr("no good checkpoint lies beside it"));
+  EXPECT_THAT(refusal(), HasSubstr("no checkpoint beside it looks whole"));
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/checkpoint/small_model.h"
 #include "tests/checkpoint/temp_folder.h"
 #include "ulmus/base/error.h"
+#include "ulmus/checkpoint/verify.h"
 
 namespace ulmus::checkpoint {
 namespace {
@@ -15,6 +17,8 @@ using test::message_of;
 using test::save_small;
 using test::small_facts;
 using test::SmallModel;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -110,61 +114,79 @@ TEST(Load, ManyDifferencesAreCounted) {
       HasSubstr("and 20 more"));
 }
 
-TEST(Load, WrongFoldersAreNamed) {
-  const test::TempFolder folder;
+/// What load says of a folder.
+std::string refusal(const fs::path& path) {
   SmallModel model(1);
-  const auto refusal = [&](const fs::path& path) {
-    return message_of<InputError>([&] { load(path, model.tensors, *model.device, model.ranks()); });
-  };
-  EXPECT_THAT(refusal(folder.path() / "none"), HasSubstr("no such folder"));
-  save_small(model, folder.path() / "checkpoints", 100);
-  const std::string message = refusal(folder.path() / "checkpoints");
-  EXPECT_THAT(message, HasSubstr("has no manifest.json"));
-  EXPECT_THAT(message, HasSubstr("did you mean"));
-  EXPECT_THAT(message, HasSubstr("step-00000100"));
-  EXPECT_THROW(verify(folder.path() / "none"), InputError);
-  EXPECT_THROW(show(folder.path() / "none"), InputError);
+  return message_of<InputError>([&] { load(path, model.tensors, *model.device, model.ranks()); });
 }
 
-TEST(Verify, CountsWhatItLookedAt) {
+TEST(Load, WrongFoldersAreNamedAndAreNoDamage) {
   const test::TempFolder folder;
   SmallModel model(1);
-  const fs::path path = save_small(model, folder.path(), 100);
-  for (const fs::path& spelling : {path, path / "", folder.path() / "x" / ".." / path.filename()}) {
-    fs::create_directories(folder.path() / "x");
-    const VerifyReport report = verify(spelling);
-    EXPECT_THAT(report.differences, ::testing::IsEmpty());
-    EXPECT_EQ(report.files_checked, 6);
-    EXPECT_EQ(report.tensors_checked, 7);
-    std::int64_t bytes = 0;
-    for (const TensorRef& tensor : model.tensors)
-      bytes += tensor.view.size_bytes();
-    EXPECT_EQ(report.bytes, bytes);
+  EXPECT_THAT(refusal(folder.path() / "none"), HasSubstr("none: there is no such folder"));
+  const fs::path path = save_small(model, folder.path() / "run" / "checkpoints", 100);
+  for (const char* name : {"run/checkpoints", "run"}) {
+    const std::string message = refusal(folder.path() / name);
+    EXPECT_THAT(message,
+                HasSubstr("has no manifest.json: not a checkpoint; did you mean " + path.string()));
+    EXPECT_THAT(message, Not(HasSubstr("damaged")));
+  }
+  fs::create_directory(folder.path() / "empty");
+  EXPECT_THAT(refusal(folder.path() / "empty"), HasSubstr("not a checkpoint, or a damaged one"));
+  test::spill(folder.path() / "file", "");
+  EXPECT_THAT(refusal(folder.path() / "file"), HasSubstr("there is no such folder"));
+}
+
+/// The same rule for load and verify.
+TEST(Load, AFolderNamedAfterAnotherStepIsRefusedAndIsNoDamage) {
+  const test::TempFolder folder;
+  SmallModel model(1);
+  fs::path path = save_small(model, folder.path(), 100);
+  save_small(model, folder.path(), 50);
+  for (const char* name : {"step-100", "step-00000200", "step-00000100.old"}) {
+    const fs::path other = folder.path() / name;
+    fs::rename(path, other);
+    path = other;
+    const std::string message = refusal(path);
+    EXPECT_THAT(message, HasSubstr("the manifest is of step 100, whose folder is named step-000"));
+    EXPECT_THAT(message, AllOf(Not(HasSubstr("damaged")), Not(HasSubstr("beside it"))));
+    EXPECT_THAT(verify(path).differences, ElementsAre(message));
   }
   fs::rename(path, folder.path() / "best");
+  EXPECT_EQ(refusal(folder.path() / "best"), "");
   EXPECT_TRUE(verify(folder.path() / "best").is_good());
-  fs::rename(folder.path() / "best", folder.path() / "step-00000200");
-  const VerifyReport moved = verify(folder.path() / "step-00000200");
-  ASSERT_EQ(moved.differences.size(), 1);
-  EXPECT_THAT(moved.differences[0], HasSubstr("the manifest is of step 100"));
 }
 
-TEST(Show, TellsTheFacts) {
+TEST(Load, AnotherFormatIsNoDamage) {
   const test::TempFolder folder;
   SmallModel model(1);
   const fs::path path = save_small(model, folder.path(), 100);
-  const ShowReport report = show(path);
-  EXPECT_EQ(report.manifest.step, 100);
-  EXPECT_EQ(report.manifest.tokens, 100'000);
-  EXPECT_EQ(report.info.at("host"), "here");
-  ASSERT_EQ(report.files.size(), 4);
-  EXPECT_EQ(report.files[2].name, "layer-00.optimizer.safetensors");
-  EXPECT_EQ(report.files[2].tensors, 2);
-  EXPECT_EQ(report.files[2].bytes,
-            static_cast<std::int64_t>(fs::file_size(path / report.files[2].name)));
-  EXPECT_EQ(report.elements, 37 * 16 + 3 * 15'000 + 1 + 4097);
-  fs::remove(path / "info.json");
-  EXPECT_TRUE(show(path).info.empty());
+  save_small(model, folder.path(), 50);
+  Manifest manifest = read_manifest(path / "manifest.json");
+  manifest.format_version = Manifest::kFormatVersion + 1;
+  test::spill(path / "manifest.json", to_json(manifest));
+  const std::string message = refusal(path);
+  EXPECT_THAT(message, HasSubstr("this program reads"));
+  EXPECT_THAT(message, AllOf(Not(HasSubstr("damaged")), Not(HasSubstr("beside it"))));
+}
+
+/// As another user; the first one may read everything.
+TEST(Load, NoPermissionIsNoDamage) {
+  const test::TempFolder folder;
+  SmallModel model(1);
+  const fs::path path = save_small(model, folder.path(), 100);
+  save_small(model, folder.path(), 50);
+  fs::permissions(folder.path(), fs::perms::all);
+  fs::permissions(path / "head.safetensors", fs::perms::none);
+  constexpr uid_t kNobody = 65534;
+  const uid_t self = ::geteuid();
+  if (self == 0) {
+    ASSERT_EQ(::seteuid(kNobody), 0);
+  }
+  const std::string message = refusal(path);
+  ASSERT_EQ(::seteuid(self), 0);
+  EXPECT_THAT(message, HasSubstr("head.safetensors: Permission denied"));
+  EXPECT_THAT(message, AllOf(Not(HasSubstr("damaged")), Not(HasSubstr("beside it"))));
 }
 
 }  // namespace

@@ -73,6 +73,19 @@ class SmallModel {
     return arena_.allocate("more", dtype, shape);
   }
 
+  /// From now on this rank of several owns its part of every tensor: so many blocks each, as far as
+  /// they go round.
+  void keep_part(int rank, int num_ranks) {
+    for (checkpoint::TensorRef& tensor : tensors) {
+      BlockRange& blocks = tensor.blocks;
+      const std::int64_t all = blocks.end;
+      blocks.begin = all * rank / num_ranks;
+      blocks.end = all * (rank + 1) / num_ranks;
+      tensor.view = tensor.view.reshape({tensor.view.numel()})
+                        .rows(blocks.element_begin(), blocks.element_end());
+    }
+  }
+
   /// The one rank that owns everything.
   comm::Communicator& ranks() { return world_.all(); }
 
@@ -99,7 +112,6 @@ inline checkpoint::Manifest small_facts(std::int64_t step) {
   facts.configuration = {{"model.family", "olmoe"}, {"optim.lr", "0.001"}};
   facts.doubles = {{"optimizer.windows", {1.5, -0.0, 5e-324, 0.1, 1e300}}, {"empty", {}}};
   facts.integers = {{"layers.0.moe.previous_counts", {7, 0, -3, INT64_MAX, INT64_MIN}}};
-  facts.floats = {{"layers.0.moe.balance_bias", {0.001F, -0.0F, 1e-45F, 3.4e38F}}};
   return facts;
 }
 

@@ -9,7 +9,7 @@
 #include "tests/checkpoint/temp_folder.h"
 #include "tests/support/message_of.h"
 #include "ulmus/checkpoint/folder.h"
-#include "ulmus/checkpoint/reader.h"
+#include "ulmus/checkpoint/verify.h"
 #include "ulmus/checkpoint/writer.h"
 
 namespace ulmus::checkpoint {

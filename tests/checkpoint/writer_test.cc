@@ -17,7 +17,7 @@
 #include "tests/checkpoint/temp_folder.h"
 #include "ulmus/base/error.h"
 #include "ulmus/checkpoint/folder.h"
-#include "ulmus/checkpoint/reader.h"
+#include "ulmus/checkpoint/verify.h"
 
 namespace ulmus::checkpoint {
 namespace {
@@ -28,6 +28,7 @@ using test::message_of;
 using test::slurp;
 using test::small_facts;
 using test::SmallModel;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// All files of a folder, name to bytes.
@@ -67,7 +68,6 @@ TEST(CheckpointWriter, SavesTheSameBytesWhateverTheOrderAndTheStaging) {
   for (const auto& [name, text] : first)
     bytes += static_cast<std::int64_t>(text.size());
   EXPECT_EQ(report.bytes, bytes);
-  EXPECT_EQ(checkpoint_bytes(small_facts(100), model.tensors, {{"host", "here"}}), bytes);
 
   std::reverse(model.tensors.begin(), model.tensors.end());
   const SaveReport again = save_with(model, folder.path() / "b", 100, {}, 32 << 10);
@@ -194,6 +194,28 @@ TEST(CheckpointWriter, ChecksFreeSpaceBeforeItWrites) {
   EXPECT_TRUE(verify(newest(folder.path())->path).is_good());
 }
 
+TEST(CheckpointWriter, RoomIsExpectedBeforeAnythingIsWritten) {
+  const test::TempFolder folder;
+  SmallModel model(1);
+  const std::int64_t bytes = save_with(model, folder.path() / "a", 1, {}).bytes;
+  const fs::path target = folder.path() / "b" / "checkpoints";
+  std::int64_t available = bytes;
+  SaveHooks hooks;
+  hooks.free_bytes = [&](const fs::path& where) {
+    EXPECT_EQ(where, folder.path());
+    return available;
+  };
+  const CheckpointWriter writer(1 << 20, std::move(hooks));
+  const auto expect_room = [&] {
+    writer.expect_room(target, small_facts(1), model.tensors, {}, model.ranks());
+  };
+  EXPECT_THAT(message_of<InputError>(expect_room),
+              AllOf(HasSubstr(target.string()), HasSubstr(concat(bytes, " are free there"))));
+  available = 2 * bytes + (std::int64_t{1} << 24U);
+  expect_room();
+  EXPECT_FALSE(fs::exists(target));
+}
+
 TEST(CheckpointWriter, ADiskThatFillsUpLeavesThePreviousCheckpoint) {
   const test::TempFolder folder;
   const fs::path disk = folder.path() / "disk";
@@ -318,6 +340,48 @@ TEST(CheckpointWriter, LeftoversOfACrashAreGoneBeforeItWrites) {
     return std::numeric_limits<std::int64_t>::max();
   };
   EXPECT_TRUE(verify(save_with(model, folder.path(), 1, std::move(hooks)).path).is_good());
+}
+
+/// A file stands where step 1 would have to go.
+TEST_P(CheckpointWriterWays, WhatCannotBeRemovedIsReportedAndTheSaveIsDone) {
+  const test::TempFolder folder;
+  SmallModel model(1);
+  save_with(model, folder.path(), 1, {});
+  test::spill(folder.path() / "step-00000001.part", "in the way");
+  CheckpointWriter writer(CheckpointWriter::snapshot_bytes(model.tensors), {}, 1);
+  for (const std::int64_t step : {2, 3}) {
+    const auto save = [&] {
+      if (GetParam() == Way::kAtOnce) {
+        return writer.save(folder.path(), small_facts(step), model.tensors, {}, *model.device,
+                           model.ranks());
+      }
+      writer.start(folder.path(), small_facts(step), model.tensors, {}, *model.device,
+                   model.ranks());
+      return writer.finish(model.ranks());
+    };
+    const SaveReport report = save();
+    ASSERT_EQ(report.not_removed.size(), 1U);
+    EXPECT_THAT(report.not_removed[0], HasSubstr((folder.path() / "step-00000001").string()));
+    EXPECT_TRUE(verify(report.path).is_good());
+  }
+  EXPECT_EQ(list(folder.path()).size(), 2U) << "the rest went";
+}
+
+TEST(CheckpointWriter, ALeftoverThatStaysIsReportedUnlessItIsInTheWay) {
+  const test::TempFolder folder;
+  SmallModel model(1);
+  const fs::path held = folder.path() / "step-00000007.part" / "held";
+  fs::create_directories(held);
+  if (::mount("tmpfs", held.c_str(), "tmpfs", 0, "size=4k") != 0) {
+    GTEST_SKIP() << "no permission to mount what cannot be removed: " << std::strerror(errno);
+  }
+  const SaveReport report = save_with(model, folder.path(), 1, {});
+  const std::string refusal = message_of<Error>([&] { save_with(model, folder.path(), 7, {}); });
+  ASSERT_EQ(::umount(held.c_str()), 0);
+  ASSERT_EQ(report.not_removed.size(), 1U);
+  EXPECT_THAT(report.not_removed[0], HasSubstr("cannot remove " + held.parent_path().string()));
+  EXPECT_TRUE(verify(report.path).is_good());
+  EXPECT_THAT(refusal, HasSubstr("step-00000007.part is in the way; cannot remove"));
 }
 
 TEST(CheckpointWriter, ReplacesACheckpointOfTheSameStep) {

@@ -90,6 +90,11 @@ TEST(CommunicatorTest, WrongArguments) {
               HasSubstr("root 1 of group world of 1"));
   EXPECT_THAT(ulmus::test::message_of<Error>([&] { group.all_gather_bytes(bytes, three); }),
               HasSubstr("4 bytes for 3 of each of 1 ranks"));
+  const std::span<std::byte> all(bytes);
+  EXPECT_THAT(
+      ulmus::test::message_of<Error>([&] { group.all_gather_bytes(all.first(3), all.last(3)); }),
+      HasSubstr("rank 0 gives bytes of another rank's place in group world"));
+  group.all_gather_bytes(all, all);
   EXPECT_THAT(ulmus::test::message_of<Error>([&] { static_cast<void>(group.world_rank(-1)); }),
               HasSubstr("member -1 of group world of 1"));
   EXPECT_THAT(ulmus::test::message_of<Error>([] {

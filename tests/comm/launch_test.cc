@@ -30,9 +30,10 @@ TEST_F(LaunchTest, ByHand) {
 
 TEST_F(LaunchTest, ByMpirun) {
   set("OMPI_COMM_WORLD_SIZE", "4");
-  set("PMIX_RANK", "0");
+  set("PMIX_RANK", "3");
   EXPECT_TRUE(is_launched());
   EXPECT_EQ(launched_ranks(), 4);
+  EXPECT_EQ(launched_rank(), 3);
 }
 
 TEST_F(LaunchTest, ByMpirunWithOneRank) {

@@ -35,8 +35,9 @@ class AllOperations {
     exchange_.start(test::view_of(out_), even_, test::view_of(buffer_), even_);
     exchange_.wait();
     group_.all_reduce(std::span(values_), ReduceOp::kMax);
+    const auto own = static_cast<std::size_t>(group_.rank());
     group_.all_gather_bytes(std::as_writable_bytes(std::span(values_)),
-                            std::as_bytes(std::span(values_).first(1)));
+                            std::as_bytes(std::span(values_).subspan(own, 1)));
     group_.broadcast(std::as_writable_bytes(std::span(values_)), 1);
     group_.barrier();
   }
@@ -68,6 +69,35 @@ TEST(OperationsAllocationTest, NoneAfterTheFirstRound) {
     for (int round = 0; round < 50; ++round) {
       operations.run();
       world.progress();
+    }
+    world.all().barrier();
+    EXPECT_EQ(ulmus::test::num_allocations() - before, 0);
+    world.all().barrier();  // nobody ends, and frees or allocates, before all have looked
+  });
+}
+
+/// As a store with many buckets does: all its gathers at once, from the very first time.
+TEST(OperationsAllocationTest, NoneWithManyUnderWay) {
+  constexpr std::size_t kOperations = 700;  // four messages each
+  run_thread_ranks(3, World::Options{}, [](World& world) {
+    const auto device = make_cpu_device(1, Backend::kCpu);
+    std::vector<float> buffer(kOperations * 3, 1.0F);
+    std::vector<std::unique_ptr<AllGather>> gathers;
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      const TensorView three(&buffer[3 * i], DType::kF32, {3});
+      gathers.push_back(
+          std::make_unique<AllGather>(world.all(), three, PieceBounds{0, 1, 2, 3}, *device));
+    }
+    world.all().barrier();
+    const std::int64_t before = ulmus::test::num_allocations();
+    world.all().barrier();  // everybody has looked
+    for (int round = 0; round < 2; ++round) {
+      for (const auto& gather : gathers) {
+        gather->start();
+      }
+      for (const auto& gather : gathers) {
+        gather->wait();
+      }
     }
     world.all().barrier();
     EXPECT_EQ(ulmus::test::num_allocations() - before, 0);

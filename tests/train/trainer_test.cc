@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/message_of.h"
@@ -106,6 +109,21 @@ TEST(Trainer, AnotherModelOnTheSameFolderIsRefusedWithBothValues) {
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("moe.top_k was 2, is now 3"));
   }
+}
+
+/// A run that could not save its weights is refused before it has any.
+TEST(Trainer, ADiskWithoutRoomForACheckpointIsRefusedAtTheStart) {
+  const SmallRun small;
+  const auto disk = small.folder() / "disk";
+  std::filesystem::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
+    GTEST_SKIP() << "no permission to mount a small disk: " << std::strerror(errno);
+  }
+  const std::string message = message_of([&] { run(small.config("disk/run")); });
+  const bool has_steps = std::filesystem::exists(disk / "run" / "metrics.jsonl");
+  ASSERT_EQ(::umount(disk.c_str()), 0);
+  EXPECT_THAT(message, HasSubstr("a checkpoint of this run takes"));
+  EXPECT_FALSE(has_steps);
 }
 
 TEST(Trainer, NonFiniteStepsAreNamedAndEndTheRun) {

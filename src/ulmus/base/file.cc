@@ -22,40 +22,55 @@ constexpr std::int64_t kWritebackBytes = std::int64_t{8} << 20U;
 
 std::string reason() { return std::strerror(errno); }
 
-/// Without waiting: a pipe in a file's place would have us wait for its writer.
-int open_for_reading(const std::filesystem::path& path) {
+/// Throws what the error `code` of opening or reading a file means.
+[[noreturn]] void fail_reading(int code, const std::string& what) {
+  const std::string message = concat(what, ": ", std::strerror(code));
+  const bool is_about_the_file = code == ENOENT || code == ENOTDIR || code == EIO;
+  if (is_about_the_file) throw InputError(message);
+  throw AccessError(message);
+}
+
+/// A file opened for reading, and its size.
+struct Opened {
+  int fd;
+  std::int64_t size_bytes;
+};
+
+Opened open_regular(const std::filesystem::path& path) {
+  // Without waiting: a pipe in a file's place would have us wait for its writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail_input("cannot open ", path.string(), ": ", reason());
-  return fd;
+  if (fd < 0) fail_reading(errno, concat("cannot open ", path.string()));
+  struct stat status{};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(fd);
+    fail_input(path.string(), " is not a regular file");
+  }
+  return {fd, static_cast<std::int64_t>(status.st_size)};
 }
 
 void sync_and_close_file(int fd, const std::filesystem::path& path) {
   const bool synced = ::fsync(fd) == 0;
-  const std::string why = reason();
+  std::string why = synced ? "" : reason();
   const bool closed = ::close(fd) == 0;
+  if (synced && !closed) why = reason();
   if (!synced || !closed) fail("cannot flush ", path.string(), ": ", why);
 }
 
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const int fd = open_for_reading(path);
-  struct stat status{};
-  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
-    fail_input(path.string(), " is not a regular file");
-  }
-  size_ = static_cast<std::size_t>(status.st_size);
+  const Opened file = open_regular(path);
+  size_ = static_cast<std::size_t>(file.size_bytes);
   if (size_ > 0) {
-    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
     if (address == MAP_FAILED) {
       const std::string why = reason();
-      ::close(fd);
+      ::close(file.fd);
       fail_input("cannot map ", path.string(), ": ", why);
     }
     data_ = static_cast<const std::byte*>(address);
   }
-  ::close(fd);
+  ::close(file.fd);
 }
 
 MappedFile::~MappedFile() {
@@ -74,10 +89,49 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+RangeReader::RangeReader(const std::filesystem::path& path) : path_(path) {
+  const Opened file = open_regular(path);
+  fd_ = file.fd;
+  size_bytes_ = file.size_bytes;
+}
+
+RangeReader::~RangeReader() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+RangeReader::RangeReader(RangeReader&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+RangeReader& RangeReader::operator=(RangeReader&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+void RangeReader::read(std::int64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t count = ::pread(fd_, to.data(), to.size(), offset);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      fail_reading(errno, concat("cannot read ", path_.string(), " at byte ", offset));
+    }
+    if (count == 0) {
+      fail_input(path_.string(), ": ends at byte ", offset, ", where ", to.size(),
+                 " bytes more should be");
+    }
+    to = to.subspan(static_cast<std::size_t>(count));
+    offset += count;
+  }
+}
+
 std::string read_file(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  const RangeReader file(path);
+  std::string text(static_cast<std::size_t>(file.size_bytes()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 FileWriter::FileWriter(const std::filesystem::path& path)

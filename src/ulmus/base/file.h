@@ -7,12 +7,47 @@
 #include <string>
 #include <string_view>
 
+#include "ulmus/base/error.h"
+
 namespace ulmus {
+
+/// The system refuses a file without saying that anything is wrong with it: no permission, too many
+/// open files. A file that is missing, cut short or unreadable is any other InputError.
+class AccessError : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 /// Whole file as bytes. InputError naming the file when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
-/// A file mapped for reading. Pages come from the page cache as they are touched.
+/// Reads at chosen places of a file. A file that is cut short meanwhile, or a disk that fails, is
+/// an error here, where it would be the end of a process that had the file mapped.
+class RangeReader {
+ public:
+  /// InputError naming the file when it cannot be opened or is no regular file.
+  explicit RangeReader(const std::filesystem::path& path);
+  ~RangeReader();
+  RangeReader(RangeReader&& other) noexcept;
+  RangeReader& operator=(RangeReader&& other) noexcept;
+  RangeReader(const RangeReader&) = delete;
+  RangeReader& operator=(const RangeReader&) = delete;
+
+  /// Fills `to` with the bytes from `offset` on. May be called by several threads at a time.
+  /// InputError naming file and offset when the disk fails or the file ends before.
+  void read(std::int64_t offset, std::span<std::byte> to) const;
+  /// When it was opened.
+  std::int64_t size_bytes() const { return size_bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::int64_t size_bytes_ = 0;
+};
+
+/// A file mapped for reading. Pages come from the page cache as they are touched; a process that
+/// touches one that the disk does not give any more is killed (SIGBUS).
 class MappedFile {
  public:
   /// InputError naming the file when it cannot be opened or mapped. An empty file maps to nothing.

@@ -12,6 +12,7 @@
 #include "ulmus/base/file.h"
 #include "ulmus/checkpoint/average_source.h"
 #include "ulmus/checkpoint/folder.h"
+#include "ulmus/checkpoint/info.h"
 #include "ulmus/checkpoint/writer.h"
 #include "ulmus/comm/thread/thread_transport.h"
 #include "ulmus/device/arena.h"
@@ -33,7 +34,7 @@ fs::path checked_output(const fs::path& output, std::int64_t step) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(path, error))) fail_input(path.string(), " exists already");
   const std::string name = path.filename().string();
-  if (name.starts_with("step-") && name != folder_name(step)) {
+  if (!may_be_named(name, step)) {
     fail_input(path.string(), ": a folder named after a step must be named ", folder_name(step),
                ", the step of the last checkpoint given; any name without step- is free");
   }
@@ -80,7 +81,7 @@ void average_tensor(const TensorRef& out, const std::vector<AverageSource>& sour
   std::vector<WeightReading> readings;
   readings.reserve(sources.size());
   for (const AverageSource& source : sources)
-    readings.emplace_back(source, out.name, out.blocks);
+    readings.emplace_back(source, out.name);
   const TensorView flat = out.view.reshape({out.view.numel()});
   Mean<T> mean;
   for_pieces(out.blocks, kSummedElements, [&](const Piece& piece) {
@@ -153,7 +154,8 @@ Info info_of(std::span<const fs::path> checkpoints, const Info& info) {
   std::string averaged;
   for (const fs::path& path : checkpoints)
     averaged += concat(averaged.empty() ? "" : ", ", path.string());
-  Info all = info;
+  Info all = info_of_process();
+  all.insert(info.begin(), info.end());
   all["averaged"] = averaged;
   return all;
 }

@@ -7,8 +7,7 @@
 
 #include "ulmus/base/error.h"
 #include "ulmus/base/strict_json.h"
-#include "ulmus/checkpoint/finite.h"
-#include "ulmus/checkpoint/folder.h"
+#include "ulmus/checkpoint/opening.h"
 #include "ulmus/checkpoint/tensor_ref.h"
 
 namespace ulmus::checkpoint {
@@ -19,9 +18,6 @@ namespace {
 
 /// Differences that a message lists; the rest are counted.
 constexpr std::size_t kMaxDifferences = 40;
-constexpr std::string_view kTokenizerKey = "data.tokenizer.xxh3_64";
-constexpr std::string_view kTrainKey = "data.train.xxh3_64";
-constexpr std::string_view kBiasSuffix = ".moe.router.bias";
 
 bool is_weight(const ManifestTensor& tensor) {
   return !tensor.name.ends_with(kFirstMomentSuffix) && !tensor.name.ends_with(kSecondMomentSuffix);
@@ -32,37 +28,26 @@ bool describes_model(std::string_view key) {
 }
 
 AverageSource read_source(const fs::path& given) {
-  std::error_code error;
-  if (!fs::exists(given / kManifestName, error)) {
-    fail_input(given.string(), " has no ", kManifestName, ": not a checkpoint, or a damaged one");
-  }
   AverageSource source;
   source.given = given;
-  source.manifest = read_manifest(given / kManifestName);
+  source.manifest = open_manifest(given);
   for (const ManifestTensor& tensor : source.manifest.tensors) {
     if (is_weight(tensor)) source.weights.emplace(tensor.name, &tensor);
   }
   for (const auto& [name, values] : source.manifest.doubles) {
-    if (name.ends_with(kBiasSuffix)) source.biases.emplace(name, values);
+    if (name.ends_with(kRouterBiasSuffix)) source.biases.emplace(name, values);
   }
   if (source.weights.empty()) fail_input(given.string(), " holds no weights");
   return source;
 }
 
-/// Maps the files that hold weights; their headers must be what the manifest promises.
+/// Opens the files that hold weights; their headers must be what the manifest promises.
 void open_files(AverageSource& source) {
   for (const auto& [name, tensors] : tensors_by_file(source.manifest)) {
     if (std::ranges::none_of(tensors, [](const auto* tensor) { return is_weight(*tensor); })) {
       continue;
     }
-    const fs::path path = source.given / name;
-    SafetensorsFile file(path);
-    const std::string header = safetensors_header(file_tensors(tensors), {});
-    if (!std::ranges::equal(file.header_bytes(), std::as_bytes(std::span(header)))) {
-      fail_input(path.string(), ": its header is not the one that the manifest promises: damaged ",
-                 "or edited; ulmus checkpoint verify says more");
-    }
-    source.files.emplace(name, std::move(file));
+    source.files.emplace(name, open_checked(source.given / name, tensors));
   }
 }
 
@@ -72,12 +57,14 @@ class Differences {
   Differences(const AverageSource& first, const AverageSource& other)
       : first_(first), other_(other) {}
 
-  /// `name` is a name from a file; "" stands for what a checkpoint does not have.
+  /// Name and values are texts of files; "" stands for what a checkpoint does not have.
   void compare(std::string_view name, const std::string& first, const std::string& other) {
     if (first == other) return;
     ++count_;
     if (count_ > kMaxDifferences) return;
-    const auto text = [](const std::string& value) { return value.empty() ? "absent" : value; };
+    const auto text = [](const std::string& value) {
+      return value.empty() ? "absent" : shown_text(value);
+    };
     lines_ += concat("\n  ", printable(name), ": ", text(first), " and ", text(other));
   }
   void refuse_if_any() const {
@@ -135,23 +122,17 @@ void check_same_model(const AverageSource& first, const AverageSource& other) {
   differences.refuse_if_any();
 }
 
-const std::vector<std::int64_t>* hash_in(const Manifest& manifest, std::string_view key) {
-  const auto found = manifest.integers.find(std::string(key));
-  return found == manifest.integers.end() || found->second.size() != 1 ? nullptr : &found->second;
-}
-
 /// Any two that know their tokenizer must have the same.
 void check_tokenizers(std::span<const AverageSource> sources) {
   const AverageSource* known = nullptr;
   for (const AverageSource& source : sources) {
-    const auto* hash = hash_in(source.manifest, kTokenizerKey);
-    if (hash == nullptr) continue;
+    const auto hash = kept_hash(source.manifest, kTokenizerHashKey);
+    if (!hash) continue;
     if (known == nullptr) known = &source;
-    const std::int64_t first = hash_in(known->manifest, kTokenizerKey)->front();
-    if (first == hash->front()) continue;
+    const std::uint64_t first = *kept_hash(known->manifest, kTokenizerHashKey);
+    if (first == *hash) continue;
     fail_input("no mean of models with different tokenizers: ", known->given.string(), " (xxh3_64 ",
-               hash_text(std::bit_cast<std::uint64_t>(first)), ") and ", source.given.string(),
-               " (", hash_text(std::bit_cast<std::uint64_t>(hash->front())), ")");
+               hash_text(first), ") and ", source.given.string(), " (", hash_text(*hash), ")");
   }
 }
 
@@ -192,40 +173,27 @@ std::map<std::string, std::vector<std::int64_t>> data_hashes(
     std::span<const AverageSource> sources) {
   std::map<std::string, std::vector<std::int64_t>> hashes;
   const auto keep = [&](std::string_view key, const AverageSource& of) {
-    if (const auto* hash = hash_in(of.manifest, key)) hashes.emplace(key, *hash);
+    if (const auto hash = kept_hash(of.manifest, key)) {
+      hashes.emplace(key, std::vector<std::int64_t>{std::bit_cast<std::int64_t>(*hash)});
+    }
   };
-  keep(kTrainKey, sources.back());
+  keep(kTrainHashKey, sources.back());
   for (const AverageSource& source : sources)
-    keep(kTokenizerKey, source);
+    keep(kTokenizerHashKey, source);
   return hashes;
 }
 
-WeightReading::WeightReading(const AverageSource& source, const std::string& name,
-                             const BlockRange& blocks)
-    : source_(&source), tensor_(source.weights.at(name)), hash_(blocks, size_of(tensor_->dtype)) {
-  const SafetensorsFile& file = source.files.at(tensor_->file);
-  data_ = file.bytes(*file.find(name));
-}
+WeightReading::WeightReading(const AverageSource& source, const std::string& name)
+    : source_(&source), tensor_(source.weights.at(name)) {}
 
 std::span<const std::byte> WeightReading::read(const Piece& piece) {
   const std::int64_t element_bytes = size_of(tensor_->dtype);
-  const auto bytes = data_.subspan(
-      static_cast<std::size_t>(piece.element_begin * element_bytes),
-      static_cast<std::size_t>((piece.element_end - piece.element_begin) * element_bytes));
-  hash_.add_blocks(piece.block_begin, piece.block_end, bytes);
-  const std::int64_t bad = first_nonfinite(bytes, tensor_->dtype);
-  if (nonfinite_ < 0 && bad >= 0) nonfinite_ = piece.element_begin + bad;
-  return bytes;
-}
-
-void WeightReading::check() const {
-  const std::string place =
-      concat((source_->given / tensor_->file).string(), ": tensor ", printable(tensor_->name));
-  if (hash_.value() != tensor_->hash) {
-    fail_input(place, ": its data have hash ", hash_text(hash_.value()), ", the manifest says ",
-               hash_text(tensor_->hash), ": damaged");
-  }
-  if (nonfinite_ >= 0) fail_input(place, ": NaN or Inf at element ", nonfinite_);
+  const std::int64_t elements = piece.element_end - piece.element_begin;
+  bytes_.resize(static_cast<std::size_t>(elements * element_bytes));
+  const SafetensorsFile& file = source_->files.at(tensor_->file);
+  file.read(*file.find(tensor_->name), piece.element_begin * element_bytes, bytes_);
+  findings_.add(look_at(*tensor_, piece.block_begin, piece.block_end, bytes_));
+  return bytes_;
 }
 
 }  // namespace ulmus::checkpoint

@@ -11,11 +11,12 @@
 #include "ulmus/checkpoint/manifest.h"
 #include "ulmus/checkpoint/safetensors.h"
 #include "ulmus/checkpoint/tensor_hash.h"
+#include "ulmus/checkpoint/tensor_reading.h"
 
 namespace ulmus::checkpoint {
 
-/// One of the checkpoints of which a mean is formed (average.h): its facts, and its tensor files,
-/// mapped. Its pointers lie in its own manifest: it may be moved, not copied.
+/// One of the checkpoints of which a mean is formed (average.h): its facts, and its tensor files.
+/// Its pointers lie in its own manifest: it may be moved, not copied.
 struct AverageSource {
   std::filesystem::path given;
   Manifest manifest;
@@ -28,7 +29,7 @@ struct AverageSource {
   AverageSource& operator=(AverageSource&&) = default;
 };
 
-/// Facts and mapped files of all, compared with each other. InputErrors as average()'s, but for the
+/// Facts and files of all, compared with each other. InputErrors as average()'s, but for the
 /// output and for the bytes of tensors.
 std::vector<AverageSource> open_sources(std::span<const std::filesystem::path> checkpoints);
 
@@ -40,18 +41,18 @@ std::map<std::string, std::vector<std::int64_t>> data_hashes(
 /// The bytes of one weight in one checkpoint, read piece by piece in order.
 class WeightReading {
  public:
-  WeightReading(const AverageSource& source, const std::string& name, const BlockRange& blocks);
+  WeightReading(const AverageSource& source, const std::string& name);
+  /// Valid until the next call. InputError when they cannot be read.
   std::span<const std::byte> read(const Piece& piece);
   /// After the last piece. InputError naming the tensor when the bytes have not the manifest's
   /// hash, or a value is not finite.
-  void check() const;
+  void check() const { check_findings(source_->given, *tensor_, findings_); }
 
  private:
   const AverageSource* source_;
   const ManifestTensor* tensor_;
-  std::span<const std::byte> data_;
-  TensorHash hash_;
-  std::int64_t nonfinite_ = -1;  // element, -1 for none
+  ReadFindings findings_;
+  std::vector<std::byte> bytes_;
 };
 
 }  // namespace ulmus::checkpoint

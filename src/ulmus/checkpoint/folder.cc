@@ -32,10 +32,15 @@ std::vector<fs::path> folders_in(const fs::path& dir) {
   return folders;
 }
 
-void remove_folder(const fs::path& path) {
+/// Removes `path`, which the removal speaks of as `name`.
+void remove_folder(const fs::path& path, const fs::path& name, Removal& removal) {
   std::error_code error;
   fs::remove_all(path, error);
-  if (error) fail("cannot remove ", path.string(), ": ", error.message());
+  if (error) {
+    removal.kept.push_back(concat("cannot remove ", path.string(), ": ", error.message()));
+  } else {
+    removal.removed.push_back(name);
+  }
 }
 
 }  // namespace
@@ -56,6 +61,10 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+bool may_be_named(std::string_view name, std::int64_t step) {
+  return !name.starts_with(kPrefix) || name == folder_name(step);
+}
+
 std::vector<Entry> list(const fs::path& checkpoints_dir) {
   std::vector<Entry> entries;
   for (const fs::path& path : folders_in(checkpoints_dir)) {
@@ -73,10 +82,10 @@ std::optional<Entry> newest(const fs::path& checkpoints_dir) {
   return std::move(entries.back());
 }
 
-std::vector<fs::path> prune(const fs::path& checkpoints_dir, std::int64_t keep) {
+Removal prune(const fs::path& checkpoints_dir, std::int64_t keep) {
   ULMUS_CHECK(keep >= 1, "keep ", keep, " checkpoints, at least one");
   const std::vector<Entry> entries = list(checkpoints_dir);
-  std::vector<fs::path> removed;
+  Removal removal;
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep) < entries.size(); ++i) {
     // It loses its name first, so that a crash while its files go leaves a leftover, not a
     // damaged checkpoint.
@@ -85,25 +94,24 @@ std::vector<fs::path> prune(const fs::path& checkpoints_dir, std::int64_t keep) 
     std::error_code error;
     fs::rename(entries[i].path, part, error);
     if (error) {
-      fail("cannot rename ", entries[i].path.string(), " to ", part.string(), ": ",
-           error.message());
+      removal.kept.push_back(concat("cannot remove ", entries[i].path.string(), ": renaming it to ",
+                                    part.string(), ": ", error.message()));
+      continue;
     }
-    remove_folder(part);
-    removed.push_back(entries[i].path);
+    remove_folder(part, entries[i].path, removal);
   }
-  return removed;
+  return removal;
 }
 
-std::vector<fs::path> remove_leftovers(const fs::path& checkpoints_dir) {
-  std::vector<fs::path> removed;
+Removal remove_leftovers(const fs::path& checkpoints_dir) {
+  Removal removal;
   for (const fs::path& path : folders_in(checkpoints_dir)) {
     const std::string name = path.filename().string();
     if (!name.ends_with(kPartSuffix)) continue;
     if (!step_of(std::string_view(name).substr(0, name.size() - kPartSuffix.size()))) continue;
-    remove_folder(path);
-    removed.push_back(path);
+    remove_folder(path, path, removal);
   }
-  return removed;
+  return removal;
 }
 
 }  // namespace ulmus::checkpoint

@@ -1,5 +1,8 @@
 #include "ulmus/checkpoint/info.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "ulmus/base/error.h"
@@ -20,6 +23,12 @@ std::string text_with_hash(const Info& info, std::uint64_t hash) {
 }
 
 }  // namespace
+
+Info info_of_process() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return {{"program", "ulmus " ULMUS_VERSION}, {"host", host.data()}};
+}
 
 std::string to_json(const Info& info) {
   return text_with_hash(info, hash_of(text_with_hash(info, 0)));

@@ -8,6 +8,9 @@
 
 namespace ulmus::checkpoint {
 
+/// What info.json says of every process: "program", with its version, and "host".
+Info info_of_process();
+
 /// The text of info.json: sorted keys and, as in the manifest, the XXH3-64 of itself.
 std::string to_json(const Info& info);
 

@@ -1,8 +1,8 @@
 #include "ulmus/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -21,7 +21,13 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kFileSuffix = ".safetensors";
 /// Far above any real manifest; keeps a wrong file from filling the memory.
-constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 28U;
+constexpr std::int64_t kMaxManifestBytes = std::int64_t{1} << 28U;
+
+void check_length(std::int64_t bytes, std::string_view place) {
+  if (bytes > kMaxManifestBytes) {
+    fail_input(place, ": ", bytes, " bytes, at most ", kMaxManifestBytes);
+  }
+}
 
 /// Elements between separators, one a line or all on one.
 template <class Range, class Write>
@@ -40,8 +46,7 @@ std::string number_text(T value, std::string_view name) {
     if (!std::isfinite(value)) {
       fail("checkpoint refused: ", name, " holds ", value, "; NaN and Inf are never saved");
     }
-    // A float is written as the double of the same value, which every reader gets exactly.
-    return json_double(static_cast<double>(value));
+    return json_double(value);
   } else {
     return std::to_string(value);
   }
@@ -78,7 +83,6 @@ std::string text_with_hash(const Manifest& manifest, std::uint64_t hash) {
       "{\n\"configuration\": ", block('{', joined(manifest.configuration, ",\n", pair_text), '}'),
       ",\n\"data_position\": ", std::to_string(manifest.data_position),
       ",\n\"doubles\": ", block('{', vectors_text(manifest.doubles), '}'),
-      ",\n\"floats\": ", block('{', vectors_text(manifest.floats), '}'),
       ",\n\"format_version\": ", std::to_string(manifest.format_version), ",\n\"hash\": \"",
       hash_text(hash), "\",\n\"integers\": ", block('{', vectors_text(manifest.integers), '}'),
       ",\n\"step\": ", std::to_string(manifest.step),
@@ -159,14 +163,6 @@ void parse_value(double& out, const Json& value, std::string_view place) {
   out = value.get<double>();
 }
 
-void parse_value(float& out, const Json& value, std::string_view place) {
-  double wide = 0.0;
-  parse_value(wide, value, place);
-  constexpr double kMax = std::numeric_limits<float>::max();
-  out = std::abs(wide) <= kMax ? static_cast<float>(wide) : 0.0F;
-  if (static_cast<double>(out) != wide) fail_input(place, ": ", wide, " is no 32-bit float");
-}
-
 void parse_value(std::int64_t& out, const Json& value, std::string_view place) {
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::int64_t>() < 0)) {
     fail_input(place, ": not a whole number of 63 bits");
@@ -199,24 +195,33 @@ bool is_plain_file_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), is_plain);
 }
 
+std::optional<std::uint64_t> kept_hash(const Manifest& manifest, std::string_view key) {
+  const auto found = manifest.integers.find(std::string(key));
+  if (found == manifest.integers.end() || found->second.size() != 1) return std::nullopt;
+  return std::bit_cast<std::uint64_t>(found->second.front());
+}
+
+std::string shown_text(const std::string& text) {
+  const auto is_safe = [](char c) { return c >= ' ' && c <= '~'; };
+  return std::ranges::all_of(text, is_safe) ? text : printable(text);
+}
+
 std::string to_json(const Manifest& manifest) {
   return text_with_hash(manifest, hash_of(text_with_hash(manifest, 0)));
 }
 
 Manifest parse_manifest(std::string_view text, std::string_view place) {
-  if (text.size() > kMaxManifestBytes) {
-    fail_input(place, ": ", text.size(), " bytes, at most ", kMaxManifestBytes);
-  }
+  check_length(static_cast<std::int64_t>(text.size()), place);
   const Json root = parse_strict_json(text, place);
   // First of all: the keys of a newer format are not ours to judge.
   const std::int64_t version = count_field(root, "format_version", place);
   if (version != Manifest::kFormatVersion) {
-    fail_input(place, ": format_version ", version, ", this program reads ",
-               Manifest::kFormatVersion);
+    throw FormatError(concat(place, ": format_version ", version, ", this program reads ",
+                             Manifest::kFormatVersion));
   }
   check_keys(root,
-             {"configuration", "data_position", "doubles", "floats", "format_version", "hash",
-              "integers", "step", "tensors", "tokens"},
+             {"configuration", "data_position", "doubles", "format_version", "hash", "integers",
+              "step", "tensors", "tokens"},
              place);
   Manifest manifest;
   manifest.format_version = version;
@@ -234,7 +239,6 @@ Manifest parse_manifest(std::string_view text, std::string_view place) {
   check_tensors(manifest, place);
   manifest.doubles = parse_vectors<double>(root, "doubles", place);
   manifest.integers = parse_vectors<std::int64_t>(root, "integers", place);
-  manifest.floats = parse_vectors<float>(root, "floats", place);
   hash_field(root, "hash", place);
   if (to_json(manifest) != text) {
     fail_input(place, ": its text does not agree with its own hash: damaged or edited");
@@ -243,9 +247,8 @@ Manifest parse_manifest(std::string_view text, std::string_view place) {
 }
 
 Manifest read_manifest(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  return parse_manifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  check_length(RangeReader(path).size_bytes(), path.string());  // before memory is taken for it
+  return parse_manifest(read_file(path), path.string());
 }
 
 std::map<std::string, std::vector<const ManifestTensor*>> tensors_by_file(

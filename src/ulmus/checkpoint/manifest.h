@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ulmus/base/error.h"
 #include "ulmus/checkpoint/safetensors.h"
 #include "ulmus/tensor/dtype.h"
 #include "ulmus/tensor/shape.h"
@@ -32,7 +34,7 @@ struct ManifestTensor {
 /// form; the text carries the XXH3-64 of itself (formed with zeros in its place), so that a
 /// flipped bit anywhere in it is found. docs/formats/checkpoint.md has the bytes.
 struct Manifest {
-  static constexpr std::int64_t kFormatVersion = 1;
+  static constexpr std::int64_t kFormatVersion = 2;
 
   std::int64_t format_version = kFormatVersion;
   std::int64_t step = 0;           ///< optimizer steps taken
@@ -45,18 +47,36 @@ struct Manifest {
   /// balancing biases. Reads back bit for bit, subnormals and -0 included.
   std::map<std::string, std::vector<double>> doubles;
   std::map<std::string, std::vector<std::int64_t>> integers;
-  std::map<std::string, std::vector<float>> floats;
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
+
+/// Keys of `integers` and `doubles` that others than the run itself read.
+inline constexpr std::string_view kTokenizerHashKey = "data.tokenizer.xxh3_64";
+inline constexpr std::string_view kTrainHashKey = "data.train.xxh3_64";
+/// Ends the name of a layer's balancing biases: "layers.3.moe.router.bias".
+inline constexpr std::string_view kRouterBiasSuffix = ".moe.router.bias";
+
+/// The hash that `integers` keep under a key; nothing when there is none.
+std::optional<std::uint64_t> kept_hash(const Manifest& manifest, std::string_view key);
+
+/// A text of a manifest for people: as it is where all of it is printable ASCII, else as
+/// printable() has it.
+std::string shown_text(const std::string& text);
 
 /// The canonical text. Error naming the vector when a number in it is not finite (design, law 9),
 /// or when a name or text is not UTF-8.
 std::string to_json(const Manifest& manifest);
 
-/// Reads a text that nobody vouches for. InputError naming `place` and the key: not JSON, unknown
-/// or missing keys, a newer format, wrong types, a tensor listed twice or out of order, sizes,
-/// offsets or slices that disagree, a file name with folders, a text that is not what to_json
-/// writes (hash included).
+/// A manifest of another format than this program reads: not to be judged here.
+class FormatError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// Reads a text that nobody vouches for. FormatError for another format; InputError naming `place`
+/// and the key: not JSON, unknown or missing keys, wrong types, a tensor listed twice or out of
+/// order, sizes, offsets or slices that disagree, a file name with folders, a text that is not what
+/// to_json writes (hash included).
 Manifest parse_manifest(std::string_view text, std::string_view place);
 
 /// The same from a file.

@@ -35,41 +35,11 @@ struct LoadReport {
 ///
 /// InputError, with all differences and the nearest names, when the tensors are not exactly those
 /// of the checkpoint in name, type, shape and slices; nothing is copied then. InputError naming
-/// what is damaged, and the newest good checkpoint beside this one, when bytes are missing or do
-/// not agree with their hash; the tensors hold no usable values then. On every rank when it happens
-/// on one.
+/// what is damaged (opening.h), and the newest checkpoint beside this one that looks whole, when
+/// bytes are missing or do not agree with their hash; the tensors hold no usable values then.
+/// InputError also for a folder that cannot be read, is no checkpoint, has another format or is not
+/// named after its step. On every rank when it happens on one.
 LoadReport load(const std::filesystem::path& dir, std::span<const TensorRef> tensors,
                 Device& device, comm::Communicator& ranks, const LoadOptions& options = {});
-
-struct VerifyReport {
-  std::int64_t files_checked = 0;
-  std::int64_t tensors_checked = 0;  ///< hash formed and compared
-  std::int64_t bytes = 0;
-  std::vector<std::string> differences;  ///< each names the file, and the tensor where there is one
-  bool is_good() const { return differences.empty(); }
-};
-
-/// Looks at every byte of a checkpoint, without a model: manifest and info against their own
-/// hashes, each file's header and length against the manifest, each tensor's hash and that its
-/// values are finite, files that do not belong there, and the folder's name against the step.
-/// What is wrong is reported, not thrown; InputError only when there is no such folder.
-VerifyReport verify(const std::filesystem::path& dir);
-
-struct FileFacts {
-  std::string name;
-  std::int64_t bytes = 0;
-  std::int64_t tensors = 0;
-};
-
-struct ShowReport {
-  Manifest manifest;
-  Info info;  ///< empty when info.json is missing or damaged
-  std::vector<FileFacts> files;
-  std::int64_t tensor_bytes = 0;
-  std::int64_t elements = 0;  ///< of all tensors, moments included
-};
-
-/// The facts of a checkpoint, from its manifest; tensor data are not read.
-ShowReport show(const std::filesystem::path& dir);
 
 }  // namespace ulmus::checkpoint

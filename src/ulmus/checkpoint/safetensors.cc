@@ -75,14 +75,12 @@ FileTensor parse_tensor(const std::string& name, const Json& value, std::string_
   return tensor;
 }
 
-FileMetadata parse_metadata(const Json& value, std::string_view file) {
+/// Texts by name, which nothing here reads.
+void check_metadata(const Json& value, std::string_view file) {
   const std::string place = concat(file, ": ", kMetadataKey);
   if (!value.is_object()) fail_input(place, ": not an object but ", value.type_name());
-  FileMetadata metadata;
-  for (const auto& item : value.items()) {
-    metadata.emplace(item.key(), string_field(value, item.key(), place));
-  }
-  return metadata;
+  for (const auto& item : value.items())
+    string_field(value, item.key(), place);
 }
 
 /// Sorted tensors must cover [0, data_bytes) exactly once.
@@ -109,23 +107,30 @@ void check_coverage(const std::vector<FileTensor>& tensors, std::int64_t data_by
   }
 }
 
-std::string_view header_text(std::span<const std::byte> bytes, std::string_view file) {
-  if (bytes.size() < kLengthBytes) {
-    fail_input(file, ": ", bytes.size(), " bytes are too few for a safetensors file");
+/// Length and text of the header; their lengths are checked before memory is taken for them.
+std::string read_header(const RangeReader& reader) {
+  const std::string file = reader.path().string();
+  if (reader.size_bytes() < kLengthBytes) {
+    fail_input(file, ": ", reader.size_bytes(), " bytes are too few for a safetensors file");
   }
+  std::string header(kLengthBytes, '\0');
+  reader.read(0, std::as_writable_bytes(std::span(header)));
   std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), kLengthBytes);
+  std::memcpy(&length, header.data(), kLengthBytes);
   if (length > kMaxHeaderBytes) {
     fail_input(file, ": header length ", length, ", at most ", kMaxHeaderBytes,
                " bytes are allowed: not a safetensors file, or damaged");
   }
-  if (length > bytes.size() - kLengthBytes) {
-    fail_input(file, ": header length ", length, " in a file of ", bytes.size(),
+  if (static_cast<std::int64_t>(length) > reader.size_bytes() - kLengthBytes) {
+    fail_input(file, ": header length ", length, " in a file of ", reader.size_bytes(),
                " bytes: the file is truncated or damaged");
   }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
-  if (text.empty() || text.front() != '{') fail_input(file, ": the header is not a JSON object");
-  return text;
+  header.resize(kLengthBytes + length);
+  reader.read(kLengthBytes, std::as_writable_bytes(std::span(header).subspan(kLengthBytes)));
+  if (length == 0 || header[kLengthBytes] != '{') {
+    fail_input(file, ": the header is not a JSON object");
+  }
+  return header;
 }
 
 }  // namespace
@@ -231,14 +236,13 @@ void SafetensorsWriter::write(std::int64_t offset, std::span<const std::byte> by
   file_.write(data_begin_ + offset, bytes);
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : file_(path), header_(read_header(file_)) {
   const std::string file = path.string();
-  const std::string_view text = header_text(file_.bytes(), file);
-  data_begin_ = kLengthBytes + static_cast<std::int64_t>(text.size());
-  const Json header = parse_strict_json(text, file);
+  const Json header = parse_strict_json(std::string_view(header_).substr(kLengthBytes), file);
   for (const auto& item : header.items()) {
     if (item.key() == kMetadataKey) {
-      metadata_ = parse_metadata(item.value(), file);
+      check_metadata(item.value(), file);
     } else {
       tensors_.push_back(parse_tensor(item.key(), item.value(), file));
     }
@@ -246,7 +250,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   std::sort(tensors_.begin(), tensors_.end(), [](const FileTensor& a, const FileTensor& b) {
     return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
   });
-  check_coverage(tensors_, static_cast<std::int64_t>(file_.bytes().size()) - data_begin_, file);
+  check_coverage(tensors_, file_.size_bytes() - static_cast<std::int64_t>(header_.size()), file);
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     by_name_.emplace(tensors_[i].name, i);
 }
@@ -256,9 +260,12 @@ const FileTensor* SafetensorsFile::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
-std::span<const std::byte> SafetensorsFile::bytes(const FileTensor& tensor) const {
-  return file_.bytes().subspan(static_cast<std::size_t>(data_begin_ + tensor.offset),
-                               static_cast<std::size_t>(tensor.bytes));
+void SafetensorsFile::read(const FileTensor& tensor, std::int64_t begin,
+                           std::span<std::byte> to) const {
+  const auto count = static_cast<std::int64_t>(to.size());
+  ULMUS_CHECK(0 <= begin && begin <= tensor.bytes - count, tensor.name, ": ", count,
+              " bytes from byte ", begin, " of ", tensor.bytes);
+  file_.read(static_cast<std::int64_t>(header_.size()) + tensor.offset + begin, to);
 }
 
 }  // namespace ulmus::checkpoint

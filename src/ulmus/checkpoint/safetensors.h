@@ -90,7 +90,7 @@ class SafetensorsWriter {
 };
 
 /// Reads a file that nobody vouches for. Every length, offset and shape is checked here, once;
-/// after construction all views lie inside the mapped file and cover its data exactly once.
+/// after construction the tensors cover the data of the file exactly once.
 class SafetensorsFile {
  public:
   /// InputError naming the file, and the tensor where there is one: absurd header length, broken
@@ -102,19 +102,17 @@ class SafetensorsFile {
   /// In the order of their data.
   const std::vector<FileTensor>& tensors() const { return tensors_; }
   /// Everything before the data, as safetensors_header writes it.
-  std::span<const std::byte> header_bytes() const {
-    return file_.bytes().first(static_cast<std::size_t>(data_begin_));
-  }
-  const FileMetadata& metadata() const { return metadata_; }
+  const std::string& header() const { return header_; }
   /// Nothing when there is no such tensor.
   const FileTensor* find(std::string_view name) const;
-  /// Its data in the mapped file; any alignment.
-  std::span<const std::byte> bytes(const FileTensor& tensor) const;
+  /// Fills `to` with the bytes of a tensor of this file from its `begin`-th on. May be called by
+  /// several threads at a time. InputError naming the file and the place when they cannot be read,
+  /// Error when they are not all the tensor's.
+  void read(const FileTensor& tensor, std::int64_t begin, std::span<std::byte> to) const;
 
  private:
-  MappedFile file_;
-  std::int64_t data_begin_ = 0;
-  FileMetadata metadata_;
+  RangeReader file_;
+  std::string header_;
   std::vector<FileTensor> tensors_;
   std::unordered_map<std::string, std::size_t> by_name_;
 };

@@ -37,7 +37,7 @@ inline constexpr std::string_view kSecondMomentSuffix = ".exp_avg_sq";
 /// moments lie in <group>.optimizer, so that the weights can be had without them.
 std::string file_group_of(std::string_view name);
 
-/// What info.json holds beside the manifest: layout, device, versions, host, time. For people;
+/// What info.json holds beside the manifest: program, host, layout, device, time. For people;
 /// nothing is ever computed from it.
 using Info = std::map<std::string, std::string>;
 

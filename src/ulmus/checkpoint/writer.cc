@@ -81,16 +81,20 @@ Manifest planned(const Manifest& facts, const std::vector<TensorRef>& sorted) {
   return manifest;
 }
 
-std::int64_t length_of(const std::string& text) { return static_cast<std::int64_t>(text.size()); }
-
 std::int64_t planned_bytes(const Manifest& manifest, const Info& info) {
-  std::int64_t bytes = length_of(to_json(manifest)) + length_of(to_json(info));
+  auto bytes = static_cast<std::int64_t>(to_json(manifest).size() + to_json(info).size());
   for (const auto& [file, tensors] : tensors_by_file(manifest)) {
-    bytes += length_of(safetensors_header(file_tensors(tensors), {}));
+    bytes += static_cast<std::int64_t>(safetensors_header(file_tensors(tensors), {}).size());
     for (const ManifestTensor* tensor : tensors)
       bytes += tensor->bytes;
   }
   return bytes;
+}
+
+/// What the file system may add to them, and a margin.
+std::int64_t slack_bytes(const Manifest& manifest) {
+  const auto files = static_cast<std::int64_t>(tensors_by_file(manifest).size()) + 2;
+  return files * kFileSlackBytes + kMarginBytes;
 }
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -234,6 +238,7 @@ void CheckpointWriter::begin(const fs::path& checkpoints_dir, const Manifest& fa
     throw;
   }
 }
+
 /// Lets a half of the save be written: by a thread, or by whoever waits for it.
 void CheckpointWriter::launch() {
   if (saving_->half == Half::kTensors) {
@@ -259,13 +264,35 @@ void CheckpointWriter::give_up() {
 void CheckpointWriter::check_room(const Saving& saving) const {
   const fs::path folder = saving.part.parent_path();
   make_folder(folder);
-  remove_leftovers(folder);
-  const auto files = static_cast<std::int64_t>(tensors_by_file(saving.manifest).size()) + 2;
-  const std::int64_t needed = saving.report.bytes + files * kFileSlackBytes + kMarginBytes;
+  const Removal removal = remove_leftovers(folder);  // clean_up() tells what stays
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(saving.part, error))) {
+    fail("cannot save ", saving.report.path.string(), ": ", saving.part.string(), " is in the way",
+         removal.kept.empty() ? "" : concat("; ", removal.kept.front()));
+  }
+  const std::int64_t needed = saving.report.bytes + slack_bytes(saving.manifest);
   const std::int64_t available = hooks_.free_bytes(folder);
   if (available >= needed) return;
   fail("cannot save ", saving.report.path.string(), ": ", needed, " bytes are needed, ", available,
        " are free; earlier checkpoints are untouched");
+}
+
+void CheckpointWriter::expect_room(const fs::path& checkpoints_dir, const Manifest& facts,
+                                   std::span<const TensorRef> tensors, const Info& info,
+                                   comm::Communicator& ranks) const {
+  comm::agree(ranks, [&] {
+    if (ranks.rank() != 0) return;
+    const Manifest manifest = planned(facts, sorted_by_name(tensors));
+    const std::int64_t needed = planned_bytes(manifest, info) + slack_bytes(manifest);
+    remove_leftovers(checkpoints_dir);
+    fs::path folder = fs::absolute(checkpoints_dir);
+    while (!fs::exists(folder))
+      folder = folder.parent_path();
+    const std::int64_t available = hooks_.free_bytes(folder);
+    if (available >= needed) return;
+    fail_input(checkpoints_dir.string(), ": a checkpoint of this run takes ", needed,
+               " bytes, and ", available, " are free there");
+  });
 }
 
 void CheckpointWriter::create_files(const Saving& saving) const {
@@ -359,7 +386,7 @@ std::uint64_t CheckpointWriter::write_tensor(SafetensorsWriter& file, const Savi
 }
 
 /// What makes a checkpoint of the folder, on the first rank.
-void CheckpointWriter::write_manifest(const Saving& saving) const {
+void CheckpointWriter::write_manifest(Saving& saving) const {
   const fs::path& target = saving.report.path;
   write_text(saving.part / kInfoName, to_json(saving.info));
   hooks_.at(SavePoint::kInfoWritten);
@@ -369,14 +396,23 @@ void CheckpointWriter::write_manifest(const Saving& saving) const {
   hooks_.at(SavePoint::kFolderFlushed);
   swap_in(saving.part, target);
   hooks_.at(SavePoint::kRenamed);
-  const fs::path folder = target.parent_path();
-  sync_directory(folder);
-  remove_leftovers(folder);  // a checkpoint of the same step that was replaced
-  if (keep_ != kKeepAll) prune(folder, keep_);
+  sync_directory(target.parent_path());
+  clean_up(saving);
 }
-std::int64_t checkpoint_bytes(const Manifest& facts, std::span<const TensorRef> tensors,
-                              const Info& info) {
-  return planned_bytes(planned(facts, sorted_by_name(tensors)), info);
+
+/// The checkpoint is there: nothing that happens to the old ones may end the run.
+void CheckpointWriter::clean_up(Saving& saving) const {
+  const fs::path folder = saving.report.path.parent_path();
+  std::vector<std::string>& kept = saving.report.not_removed;
+  const auto note = [&](const Removal& removal) {
+    kept.insert(kept.end(), removal.kept.begin(), removal.kept.end());
+  };
+  try {
+    note(remove_leftovers(folder));  // a checkpoint of the same step that was replaced, too
+    if (keep_ != kKeepAll) note(prune(folder, keep_));
+  } catch (const Error& error) {
+    kept.emplace_back(error.what());
+  }
 }
 
 }  // namespace ulmus::checkpoint

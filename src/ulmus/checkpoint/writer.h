@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ulmus/checkpoint/manifest.h"
@@ -38,6 +39,9 @@ struct SaveReport {
   std::filesystem::path path;
   std::int64_t tensors = 0;
   std::int64_t bytes = 0;  ///< of all files
+  /// Old checkpoints and leftovers that should have gone and could not be removed, a line each with
+  /// the reason; on the first rank. The new checkpoint is whole all the same.
+  std::vector<std::string> not_removed = {};
 };
 
 /// Saves checkpoints. Owns the one staging buffer through which tensors leave the device, taken
@@ -66,16 +70,23 @@ class CheckpointWriter {
   /// name, and their bytes depend on the facts and the values alone, not on who owned what.
   ///
   /// The checkpoint appears by one atomic rename after every file is flushed. Whatever happens
-  /// before leaves earlier checkpoints as they are; leftovers of a crash are removed here, by the
-  /// next save. A checkpoint of the same step is replaced, atomically too.
+  /// before leaves earlier checkpoints as they are; leftovers of a crash are removed by the next
+  /// save. A checkpoint of the same step is replaced, atomically too.
   ///
   /// Error, with nothing left behind before the rename (after it the new checkpoint is there,
-  /// whole, even when flushing the folder or removing the old one fails): too little free space
-  /// (checked before anything is written), a value that is not finite (the tensor is named, law 9),
-  /// a folder that cannot be written, a name twice; on every rank when it happens on one.
+  /// whole, even when flushing the folder fails): too little free space (checked before anything is
+  /// written), a value that is not finite (the tensor is named, law 9), a folder that cannot be
+  /// written, a name twice; on every rank when it happens on one. What cannot be removed is no
+  /// error: the report lists it.
   SaveReport save(const std::filesystem::path& checkpoints_dir, const Manifest& facts,
                   std::span<const TensorRef> tensors, const Info& info, Device& device,
                   comm::Communicator& ranks);
+
+  /// Before a run that is to end in a save: InputError on every rank, naming the folder, where its
+  /// file system has no room for one. Leftovers of a crash go, and nothing is written. Collective.
+  void expect_room(const std::filesystem::path& checkpoints_dir, const Manifest& facts,
+                   std::span<const TensorRef> tensors, const Info& info,
+                   comm::Communicator& ranks) const;
 
   /// Staging that start() needs for these.
   static std::int64_t snapshot_bytes(std::span<const TensorRef> tensors);
@@ -122,7 +133,8 @@ class CheckpointWriter {
   void write_tensors(Saving& saving) const;
   std::uint64_t write_tensor(SafetensorsWriter& file, const Saving& saving,
                              std::size_t index) const;
-  void write_manifest(const Saving& saving) const;
+  void write_manifest(Saving& saving) const;
+  void clean_up(Saving& saving) const;
   void give_up();
 
   std::int64_t staging_elements_;
@@ -132,9 +144,5 @@ class CheckpointWriter {
   std::unique_ptr<Saving> saving_;  ///< null when none is pending
   std::future<void> half_done_;     ///< last, since its thread uses the others
 };
-
-/// Bytes that a save of these takes on the disk, file headers and manifest included.
-std::int64_t checkpoint_bytes(const Manifest& facts, std::span<const TensorRef> tensors,
-                              const Info& info);
 
 }  // namespace ulmus::checkpoint

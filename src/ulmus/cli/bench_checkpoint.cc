@@ -73,6 +73,54 @@ struct Trained {
   train::Checkpointing checkpointing;
 };
 
+/// What is read at once: small enough to stay in the caches.
+constexpr std::int64_t kPieceBytes = std::int64_t{512} << 10U;
+
+/// Bytes [begin, end) of a file.
+struct FileRange {
+  fs::path path;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// One of `parts` equal shares of the bytes of files that lie one after the other.
+std::vector<FileRange> share_of(std::span<const fs::path> files, int part, int parts) {
+  std::vector<std::int64_t> begins = {0};
+  for (const fs::path& file : files)
+    begins.push_back(begins.back() + static_cast<std::int64_t>(fs::file_size(file)));
+  const std::int64_t begin = begins.back() * part / parts;
+  const std::int64_t end = begins.back() * (part + 1) / parts;
+  std::vector<FileRange> ranges;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const FileRange range = {.path = files[i],
+                             .begin = std::max(begin, begins[i]) - begins[i],
+                             .end = std::min(end, begins[i + 1]) - begins[i]};
+    if (range.begin < range.end) ranges.push_back(range);
+  }
+  return ranges;
+}
+
+/// Calls use(offset, bytes) for every piece of a range, which is read.
+template <class Use>
+void read_range(const FileRange& range, std::span<std::byte> buffer, const Use& use) {
+  const RangeReader reader(range.path);
+  for (std::int64_t offset = range.begin; offset < range.end; offset += kPieceBytes) {
+    const std::int64_t count = std::min(kPieceBytes, range.end - offset);
+    const std::span<std::byte> piece = buffer.first(static_cast<std::size_t>(count));
+    reader.read(offset, piece);
+    use(offset, piece);
+  }
+}
+
+/// Copies a range into the file of the same name in a folder, and flushes it to the disk.
+void copy_range(const FileRange& range, const fs::path& folder, std::span<std::byte> buffer) {
+  RangeWriter writer(folder / range.path.filename(), RangeWriter::Open::kExisting);
+  read_range(range, buffer, [&](std::int64_t offset, std::span<const std::byte> piece) {
+    writer.write(offset, piece);
+  });
+  writer.sync_and_close();
+}
+
 /// Seconds of each repetition of an operation, and of what it is measured against.
 struct Readings {
   std::vector<double> seconds;
@@ -169,20 +217,31 @@ class CheckpointBench {
     });
   }
 
-  /// The files of the checkpoint that are this rank's turn, largest shares alike.
-  std::vector<fs::path> own_files() const {
-    std::vector<fs::path> own;
-    const std::vector<fs::path> all = files_of(checkpoint_);
-    for (std::size_t i = static_cast<std::size_t>(world_.rank()); i < all.size();
-         i += static_cast<std::size_t>(world_.size()))
-      own.push_back(all[i]);
-    return own;
+  /// body(range, buffer) for all bytes of the checkpoint, of which every thread of every rank has
+  /// an equal share: nothing that moves them is faster than all of them together.
+  void for_shares(Trained& trained,
+                  const std::function<void(const FileRange&, std::span<std::byte>)>& body) {
+    const std::vector<fs::path> files = files_of(checkpoint_);
+    ThreadPool& pool = trained.device->pool();
+    pool.run([&](int thread_idx) {
+      std::vector<std::byte> buffer(kPieceBytes);
+      const int part = world_.rank() * pool.num_threads() + thread_idx;
+      for (const FileRange& range : share_of(files, part, world_.size() * pool.num_threads()))
+        body(range, buffer);
+    });
   }
 
-  double time_copy() {
+  double time_copy(Trained& trained) {
     const double elapsed = seconds_of([&] {
-      for (const fs::path& file : own_files())
-        copy_synced(file, copies_);
+      on_first([&] {
+        for (const fs::path& file : files_of(checkpoint_)) {
+          RangeWriter copy(copies_ / file.filename(), RangeWriter::Open::kCreate);
+          copy.resize(static_cast<std::int64_t>(fs::file_size(file)));
+        }
+      });
+      for_shares(trained, [&](const FileRange& range, std::span<std::byte> buffer) {
+        copy_range(range, copies_, buffer);
+      });
       sync_directory(copies_);
     });
     on_first([&] {
@@ -200,10 +259,10 @@ class CheckpointBench {
     bytes_ = 0;
     for (const fs::path& file : files_of(checkpoint_))
       bytes_ += static_cast<std::int64_t>(fs::file_size(file));
-    save.copy_seconds.push_back(time_copy());
+    save.copy_seconds.push_back(time_copy(trained));
     Readings& stall = readings_["async_stall"];
     stall.seconds.push_back(time_stall(trained.checkpointing));
-    stall.copy_seconds.push_back(time_copy());
+    stall.copy_seconds.push_back(time_copy(trained));
   }
 
   /// What a run waits for: the copy at the start, and the ranks' words at two later steps.
@@ -222,20 +281,21 @@ class CheckpointBench {
   void time_load(const std::string& operation, Trained& trained) {
     Readings& readings = readings_[operation];
     threads_ = train::num_threads(trained.config, trained.ranks.node());
-    const double before = time_cold_read();
+    const double before = time_cold_read(trained);
     forget();
     readings.seconds.push_back(seconds_of([&] {
       trained.checkpointing.resume(checkpoint_);
       trained.runtime.parameter_store().finish_weights();
     }));
-    readings.copy_seconds.push_back(0.5 * (before + time_cold_read()));
+    readings.copy_seconds.push_back(0.5 * (before + time_cold_read(trained)));
   }
 
-  double time_cold_read() {
+  double time_cold_read(Trained& trained) {
     forget();
     return seconds_of([&] {
-      for (const fs::path& file : own_files())
-        read_through(file);
+      for_shares(trained, [](const FileRange& range, std::span<std::byte> buffer) {
+        read_range(range, buffer, [](std::int64_t, std::span<const std::byte>) {});
+      });
     });
   }
 

@@ -6,7 +6,8 @@
 #include <sstream>
 
 #include "ulmus/base/error.h"
-#include "ulmus/checkpoint/reader.h"
+#include "ulmus/checkpoint/show.h"
+#include "ulmus/checkpoint/verify.h"
 #include "ulmus/cli/checkpoint_path.h"
 #include "ulmus/cli/commands.h"
 #include "ulmus/cli/output.h"
@@ -26,6 +27,11 @@ std::string shape_text(const Shape& shape) {
   return out.str();
 }
 
+/// Both are texts of files that nobody vouches for.
+std::string setting_line(const std::string& key, const std::string& value) {
+  return fmt::format("  {} = {}\n", checkpoint::shown_text(key), checkpoint::shown_text(value));
+}
+
 std::string show_text(const checkpoint::ShowReport& report, bool shows_tensors) {
   const checkpoint::Manifest& manifest = report.manifest;
   std::string text = fmt::format(
@@ -40,18 +46,18 @@ std::string show_text(const checkpoint::ShowReport& report, bool shows_tensors) 
   if (shows_tensors) {
     TextTable tensors({"tensor", "type", "shape", "hash"});
     for (const auto& tensor : manifest.tensors) {
-      tensors.add_row({tensor.name, std::string(name_of(tensor.dtype)), shape_text(tensor.shape),
-                       fmt::format("{:016x}", tensor.hash)});
+      tensors.add_row({checkpoint::shown_text(tensor.name), std::string(name_of(tensor.dtype)),
+                       shape_text(tensor.shape), fmt::format("{:016x}", tensor.hash)});
     }
     text += "\n" + tensors.text();
   }
   text += "\nconfiguration\n";
   for (const auto& [key, value] : manifest.configuration) {
-    text += fmt::format("  {} = {}\n", key, value);
+    text += setting_line(key, value);
   }
   text += report.info.empty() ? "\ninfo.json is missing or damaged\n" : "\nsaved by\n";
   for (const auto& [key, value] : report.info) {
-    text += fmt::format("  {} = {}\n", key, value);
+    text += setting_line(key, value);
   }
   return text;
 }

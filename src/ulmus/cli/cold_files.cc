@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{4} << 20U;
-
 /// A file opened for reading.
 class OpenFile {
  public:
@@ -84,25 +82,6 @@ double evict(std::span<const fs::path> files) {
     sum.cached += pages.cached;
   }
   return sum.all == 0 ? 0.0 : static_cast<double>(sum.cached) / static_cast<double>(sum.all);
-}
-
-std::int64_t read_through(const fs::path& path) {
-  const OpenFile file(path);
-  std::vector<std::byte> piece(kReadBytes);
-  std::int64_t bytes = 0;
-  for (;;) {
-    const ssize_t count = ::read(file.fd(), piece.data(), piece.size());
-    file.check(count >= 0, "read");
-    if (count == 0) return bytes;
-    bytes += count;
-  }
-}
-
-void copy_synced(const fs::path& file, const fs::path& folder) {
-  const fs::path target = folder / file.filename();
-  fs::copy_file(file, target);
-  const OpenFile copy(target);
-  copy.check(::fsync(copy.fd()) == 0, "flush");
 }
 
 }  // namespace ulmus::cli

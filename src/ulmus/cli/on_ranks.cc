@@ -1,15 +1,17 @@
 #include "ulmus/cli/on_ranks.h"
 
+#include <unistd.h>
+
 #include <cmath>
 #include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 
 #include "ulmus/base/check.h"
 #include "ulmus/base/error.h"
 #include "ulmus/cli/output.h"
 #include "ulmus/comm/agreement.h"
+#include "ulmus/comm/ending.h"
 #include "ulmus/comm/launch.h"
 #include "ulmus/comm/mpi_session.h"
 #include "ulmus/comm/thread/thread_transport.h"
@@ -19,26 +21,6 @@
 namespace ulmus::cli {
 
 namespace {
-
-/// How an error ends a rank.
-struct Ending {
-  std::string message;
-  ExitCode status = ExitCode::kFailed;
-  ErrorScope scope = ErrorScope::kThisRank;
-};
-
-/// Of the exception that is being handled.
-Ending ending_of_current() {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return {error.what(), error.exit_code(), error.scope()};
-  } catch (const std::bad_alloc&) {
-    return {.message = "out of memory"};
-  } catch (const std::exception& error) {
-    return {.message = error.what()};
-  }
-}
 
 /// The configuration, or why there is none: the ranks talk about it before anyone ends.
 class LoadedConfig {
@@ -69,26 +51,24 @@ class LoadedConfig {
 
 int run_body(const LoadedConfig& loaded, const RankBody& body, comm::World& world) {
   const train::Config& config = loaded.agreed(world);
-  train::shake_hands(world, config);
+  train::shake_hands(world, [&] { return train::own_hand(config); });
   return body(config, world);
 }
 
-/// One rank of a launched run. What every rank knows, the first one tells, and all end by
-/// themselves; anything else ends the processes of all ranks.
+void print_error(std::string_view error) { print_note(concat("ulmus: error: ", error)); }
+
+[[noreturn]] void give_up(std::string_view why) {
+  print_error(why);
+  ::_exit(static_cast<int>(ExitCode::kFailed));
+}
+
 int run_launched(const LoadedConfig& loaded, const RankBody& body) {
-  comm::MpiSession session;
+  comm::MpiSession session({.timeout = loaded.options().timeout, .give_up = give_up});
   comm::World world(session.make_transport(), loaded.options());
   try {
     return run_body(loaded, body, world);
   } catch (...) {
-    const Ending ending = ending_of_current();
-    if (ending.scope == ErrorScope::kEveryRank) {
-      if (prints(world)) print_note(concat("ulmus: error: ", ending.message));
-      return static_cast<int>(ending.status);
-    }
-    print_note(concat("ulmus: error: rank ", world.rank(), ": ", ending.message));
-    world.fail(ending.message);
-    session.abort(static_cast<int>(ending.status));
+    return comm::end_rank(session, world, comm::ending_of_current(), print_error);
   }
 }
 

@@ -15,8 +15,9 @@ namespace ulmus::cli {
 using RankBody = std::function<int(const train::Config& config, comm::World& world)>;
 
 /// Reads the configuration and runs `body` on all ranks that mpirun or srun started, or in this
-/// process alone. Returns the exit status; an error of one rank ends all of them, and is told once
-/// where all ranks have the same.
+/// process alone. Returns the exit status. An error of one rank ends all of them, with its status.
+/// Where all ranks have the same, whether they agreed about it or each met it by itself within 2 s,
+/// the first one tells it, once (comm/ending.h).
 int run_on_ranks(const std::string& config_path, const std::vector<std::string>& overrides,
                  const RankBody& body);
 

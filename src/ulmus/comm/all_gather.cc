@@ -10,11 +10,17 @@ AllGather::AllGather(Communicator& group, TensorView buffer, PieceBounds begin, 
     : Operation(group, OperationKind::kAllGather),
       buffer_(static_cast<std::byte*>(buffer.raw_data())),
       element_bytes_(size_of(buffer.dtype())),
-      begin_(std::move(begin)),
-      sends_(static_cast<std::size_t>(group.size())),
-      receives_(static_cast<std::size_t>(group.size())) {
+      begin_(std::move(begin)) {
   check_device(device);
   check_pieces(begin_, buffer, group);
+  const auto requests_of_piece = [&](int member) {
+    return requests_of(static_cast<std::int64_t>(piece(member).size()));
+  };
+  std::size_t num_requests = static_cast<std::size_t>(size() - 1) * requests_of_piece(rank());
+  for (int member = 0; member < size(); ++member) {
+    if (member != rank()) num_requests += requests_of_piece(member);
+  }
+  announce(num_requests);
 }
 
 std::span<std::byte> AllGather::piece(int member) const {
@@ -24,24 +30,10 @@ std::span<std::byte> AllGather::piece(int member) const {
 }
 
 void AllGather::start() {
-  begin();
-  for (int step = 1; step < size(); ++step) {
-    const int from = (rank() - step + size()) % size();
-    const int to = (rank() + step) % size();
-    receive(receives_[static_cast<std::size_t>(from)], from, piece(from));
-    send(sends_[static_cast<std::size_t>(to)], to, piece(rank()));
-  }
-  launch();
-}
-
-bool AllGather::advance() {
-  const bool received = advance_transfers(receives_);
-  return advance_transfers(sends_) && received;
-}
-
-void AllGather::list_awaited(std::vector<int>& members) const {
-  add_awaited(members, receives_);
-  add_awaited(members, sends_);
+  launch([&] {
+    exchange_.start([&](int /*to*/) { return piece(rank()); },
+                    [&](int from) { return piece(from); });
+  });
 }
 
 }  // namespace ulmus::comm

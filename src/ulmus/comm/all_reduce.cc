@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "ulmus/base/check.h"
-#include "ulmus/comm/combine.h"
 #include "ulmus/comm/operations.h"
+#include "ulmus/comm/reduce.h"
 
 namespace ulmus::comm {
 
@@ -45,10 +45,6 @@ AllReduce::AllReduce(Communicator& group, std::vector<Part> parts, TensorView st
       device_(device),
       parts_(std::move(parts)),
       packed_(static_cast<std::byte*>(staging.raw_data())),
-      scatter_sends_(static_cast<std::size_t>(group.size())),
-      scatter_receives_(static_cast<std::size_t>(group.size())),
-      gather_sends_(static_cast<std::size_t>(group.size())),
-      gather_receives_(static_cast<std::size_t>(group.size())),
       gather_posted_(static_cast<std::size_t>(group.size())),
       sources_(static_cast<std::size_t>(group.size())) {
   check_device(device);
@@ -71,6 +67,7 @@ AllReduce::AllReduce(Communicator& group, std::vector<Part> parts, TensorView st
     part_begin_.push_back(begin);
     begin += round_up(part.values.size_bytes(), kUnitBytes);
   }
+  announce(4 * static_cast<std::size_t>(size() - 1) * requests_of(layout.slot_bytes));
 }
 
 std::int64_t AllReduce::staging_bytes(std::span<const Part> parts, int group_size) {
@@ -90,17 +87,12 @@ std::span<std::byte> AllReduce::slot(int member) const {
 }
 
 void AllReduce::start() {
-  begin();
-  is_combined_ = false;
-  std::fill(gather_posted_.begin(), gather_posted_.end(), false);
-  if (size() > 1 && has_memory()) pack();
-  for (int step = 1; step < size(); ++step) {
-    const int from = (rank() - step + size()) % size();
-    const int to = (rank() + step) % size();
-    receive(scatter_receives_[static_cast<std::size_t>(from)], from, slot(from));
-    send(scatter_sends_[static_cast<std::size_t>(to)], to, piece(to));
-  }
-  launch();
+  launch([&] {
+    is_reduced_ = false;
+    std::fill(gather_posted_.begin(), gather_posted_.end(), false);
+    if (size() > 1 && has_memory()) pack();
+    scatter_.start([&](int to) { return piece(to); }, [&](int from) { return slot(from); });
+  });
 }
 
 void AllReduce::pack() {
@@ -121,29 +113,27 @@ void AllReduce::unpack() {
 
 bool AllReduce::advance() {
   if (size() == 1) return true;
-  bool all_done = advance_transfers(scatter_sends_);
-  if (!is_combined_) {
-    if (!advance_transfers(scatter_receives_)) return false;
-    if (has_memory()) combine_piece();
-    is_combined_ = true;
+  const bool scattered = scatter_.advance_sends();
+  if (!is_reduced_) {
+    if (!scatter_.advance_receives()) return false;
+    if (has_memory()) reduce_piece();
+    is_reduced_ = true;
   }
   for (int step = 1; step < size(); ++step) {
     const int member = (rank() + step) % size();
     const auto idx = static_cast<std::size_t>(member);
     // All messages of the first half are posted by then, so the second cannot be mistaken for it;
     // and the piece that comes back lands where the one sent came from.
-    if (gather_posted_[idx] || !scatter_sends_[idx].is_done()) continue;
-    receive(gather_receives_[idx], member, piece(member));
-    send(gather_sends_[idx], member, piece(rank()));
+    if (gather_posted_[idx] || !scatter_.is_sent(member)) continue;
+    gather_.start_with(member, piece(rank()), piece(member));
     gather_posted_[idx] = true;
   }
-  all_done = advance_transfers(gather_sends_) && all_done;
-  all_done = advance_transfers(gather_receives_) && all_done;
+  const bool all_done = gather_.advance() && scattered;
   if (all_done && has_memory()) unpack();
   return all_done;
 }
 
-void AllReduce::combine_piece() {
+void AllReduce::reduce_piece() {
   const std::int64_t piece_begin = piece(rank()).data() - packed_;
   const std::int64_t piece_end = piece_begin + static_cast<std::int64_t>(piece(rank()).size());
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -155,15 +145,19 @@ void AllReduce::combine_piece() {
       sources_[static_cast<std::size_t>(member)] =
           member == rank() ? packed_ + begin : slot(member).data() + (begin - piece_begin);
     }
-    combine_on(device_, packed_ + begin, sources_, part.values.dtype(), part.op,
-               (end - begin) / size_of(part.values.dtype()));
+    reduce_on(device_, packed_ + begin, sources_, part.values.dtype(), part.op,
+              (end - begin) / size_of(part.values.dtype()));
   }
 }
 
 void AllReduce::list_awaited(std::vector<int>& members) const {
-  add_awaited(members, scatter_sends_);
-  add_awaited(members, is_combined_ ? gather_receives_ : scatter_receives_);
-  add_awaited(members, gather_sends_);
+  scatter_.add_awaited(members);
+  gather_.add_awaited(members);
+}
+
+void AllReduce::abandon() noexcept {
+  scatter_.abandon();
+  gather_.abandon();
 }
 
 }  // namespace ulmus::comm

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "ulmus/base/check.h"
-#include "ulmus/comm/combine.h"
 #include "ulmus/comm/operations.h"
+#include "ulmus/comm/reduce.h"
 
 namespace ulmus::comm {
 
@@ -45,11 +45,9 @@ void check_rows(const ConstTensorView& matrix, std::span<const std::int64_t> beg
 }  // namespace
 
 AllToAll::AllToAll(Communicator& group, Device& device)
-    : Operation(group, OperationKind::kAllToAll),
-      device_(device),
-      sends_(static_cast<std::size_t>(group.size())),
-      receives_(static_cast<std::size_t>(group.size())) {
+    : Operation(group, OperationKind::kAllToAll), device_(device) {
   check_device(device);
+  announce(2 * static_cast<std::size_t>(Transfer::kWindow * (size() - 1)));
 }
 
 void AllToAll::start(TensorView out, std::span<const std::int64_t> out_begin, ConstTensorView in,
@@ -66,27 +64,13 @@ void AllToAll::start(TensorView out, std::span<const std::int64_t> out_begin, Co
   const std::span<const std::byte> from_self = from.block(rank());
   ULMUS_CHECK(to_self.size() == from_self.size(), "rank ", rank(), " keeps ", from_self.size(),
               " bytes and expects ", to_self.size());
-  begin();
-  for (int step = 1; step < size(); ++step) {
-    const int source = (rank() - step + size()) % size();
-    const int target = (rank() + step) % size();
-    receive(receives_[static_cast<std::size_t>(source)], source, to.block(source));
-    send(sends_[static_cast<std::size_t>(target)], target, from.block(target));
-  }
-  launch();
+  launch([&] {
+    exchange_.start([&](int target) { return from.block(target); },
+                    [&](int source) { return to.block(source); });
+  });
   if (has_memory()) {
     copy_on(device_, to_self.data(), from_self.data(), static_cast<std::int64_t>(to_self.size()));
   }
-}
-
-bool AllToAll::advance() {
-  const bool received = advance_transfers(receives_);
-  return advance_transfers(sends_) && received;
-}
-
-void AllToAll::list_awaited(std::vector<int>& members) const {
-  add_awaited(members, receives_);
-  add_awaited(members, sends_);
 }
 
 }  // namespace ulmus::comm

@@ -1,13 +1,24 @@
 #include "ulmus/comm/communicator.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "ulmus/base/check.h"
-#include "ulmus/comm/combine.h"
 #include "ulmus/comm/host_operations.h"
+#include "ulmus/comm/reduce.h"
 
 namespace ulmus::comm {
+
+namespace {
+
+bool has_common_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const std::less<> before;  // of pointers into different memory, too
+  return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) &&
+         before(b.data(), a.data() + a.size());
+}
+
+}  // namespace
 
 Communicator::Communicator(Key /*key*/, World& world, std::uint32_t id, std::string name,
                            std::vector<int> members)
@@ -46,6 +57,9 @@ void Communicator::broadcast(std::span<std::byte> bytes, int root) {
 void Communicator::all_gather_bytes(std::span<std::byte> all, std::span<const std::byte> mine) {
   ULMUS_CHECK(all.size() == mine.size() * members_.size(), all.size(), " bytes for ", mine.size(),
               " of each of ", size(), " ranks");
+  const std::byte* own_place = all.data() + static_cast<std::size_t>(rank_) * mine.size();
+  ULMUS_CHECK(mine.data() == own_place || !has_common_bytes(all, mine), "rank ", rank(),
+              " gives bytes of another rank's place in group ", name_);
   host_->gather.start(all, mine);
   host_->gather.wait();
 }
@@ -57,11 +71,12 @@ void Communicator::all_reduce_values(std::span<T> values, ReduceOp op) {
   scratch.resize(std::max(scratch.size(), mine.size() * members_.size()));
   host_->reduce.start(std::span(scratch).first(mine.size() * members_.size()), mine);
   host_->reduce.wait();
-  if (world_.backend() == "meta") return;
+  if (!world_.has_memory()) return;
   for (std::size_t member = 0; member < members_.size(); ++member) {
     host_->sources[member] = scratch.data() + member * mine.size();
   }
-  combine(mine.data(), host_->sources, kDTypeOf<T>, op, static_cast<std::int64_t>(values.size()));
+  comm::reduce(mine.data(), host_->sources, kDTypeOf<T>, op,
+               static_cast<std::int64_t>(values.size()));
 }
 
 void Communicator::all_reduce(std::span<std::int64_t> values, ReduceOp op) {

@@ -17,6 +17,8 @@ namespace ulmus::comm {
 class Operation;
 class FailureWatch;
 class World;
+enum class Parting : std::uint8_t;
+struct Ending;
 struct HostOperations;
 
 /// Element-wise combination of the ranks' values. Sums are formed in rank order 0 ... W - 1:
@@ -34,9 +36,10 @@ struct Traffic {
 /// the world; "rank" below means member of the group.
 ///
 /// Every member calls the same operations of a group in the same order. A group of one works and
-/// copies. An operation that does not end within the world's timeout, or whose peer failed, throws
-/// CommError on every rank that waits; nothing waits without a deadline. Operations that overlap
-/// with computing are objects (operations.h); those here start and wait.
+/// copies. An operation of which no message ends within the world's timeout, or whose peer failed,
+/// throws CommError on every rank that waits: nothing waits without a deadline, which counts from
+/// the last message that ended. Operations that overlap with computing are objects (operations.h);
+/// those here start and wait, and leave nothing on the caller's memory when they throw.
 class Communicator {
   class Key {  // what World::make_group makes one with
     friend class World;
@@ -59,7 +62,8 @@ class Communicator {
   void barrier();
   /// The root's bytes on every rank; the same length everywhere.
   void broadcast(std::span<std::byte> bytes, int root);
-  /// all[r * n, (r + 1) * n) = the n bytes that rank r gave. Overwritten.
+  /// all[r * n, (r + 1) * n) = the n bytes that rank r gave. Overwritten; `mine` may be its own
+  /// place there, and overlaps no other.
   void all_gather_bytes(std::span<std::byte> all, std::span<const std::byte> mine);
   /// Small host values, in place: the same result on every rank.
   void all_reduce(std::span<std::int64_t> values, ReduceOp op);
@@ -87,7 +91,8 @@ class Communicator {
 class World {
  public:
   struct Options {
-    /// > 0: the longest that an awaited operation may stand still. Then the run is over: all ranks
+    /// > 0: the longest that an awaited operation may stand still: it counts from the last message
+    /// of it that ended. Then the run is over: all ranks
     /// have a moment (half of this, at most 2 s) to say what they wait for, and those that say
     /// nothing are the ones to blame.
     std::chrono::milliseconds timeout{60000};
@@ -104,6 +109,10 @@ class World {
   int rank() const;
   int size() const;
   std::string_view backend() const;
+  /// Whether ranks are real: false where messages only count, and no memory is looked at.
+  bool has_memory() const;
+  /// The lowest rank on this rank's machine: the same for all ranks that share it.
+  int node_leader() const;
   /// The group of all ranks, "world".
   Communicator& all();
 
@@ -122,9 +131,19 @@ class World {
   /// Tells the other ranks that this one ends, so that they end too. For whoever catches an
   /// exception of this rank.
   void fail(std::string_view why) noexcept;
+  /// For a rank whose body threw: whether all ranks end with the same error. Tells them this one,
+  /// and hears theirs for at most `patience`; other ranks do not fail by it. Nothing else but
+  /// fail() follows.
+  Parting part(const Ending& ending, std::chrono::milliseconds patience) noexcept;
+  /// For a rank that another one is about to end: does nothing for at most `patience`.
+  void wait_to_be_ended(std::chrono::milliseconds patience) noexcept;
+  std::chrono::milliseconds timeout() const;
 
  private:
   friend class Operation;
+  void enroll(const Operation& operation);
+  void reserve_for(const Operation& operation);
+  void withdraw(const Operation& operation) noexcept;
   void add(Operation& operation);
   void remove(Operation& operation) noexcept;
   void advance_all();
@@ -138,6 +157,8 @@ class World {
   std::unique_ptr<FailureWatch> watch_;
   std::int64_t message_bytes_;
   std::vector<Operation*> under_way_;  // in the order in which they started
+  std::size_t num_operations_ = 0;     // that exist
+  std::size_t num_requests_ = 0;       // which they announced
   Trace* trace_ = nullptr;
   std::int64_t num_groups_ = 0;
   std::unique_ptr<Communicator> all_;

@@ -1,6 +1,7 @@
 #include "ulmus/comm/failure_watch.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "ulmus/base/check.h"
@@ -45,20 +46,37 @@ std::string in_seconds(std::chrono::milliseconds time) {
 }
 
 FailureWatch::FailureWatch(Transport& transport, std::chrono::milliseconds timeout)
-    : transport_(transport), timeout_(timeout), texts_(static_cast<std::size_t>(transport.size())) {
+    : transport_(transport),
+      timeout_(timeout),
+      texts_(static_cast<std::size_t>(transport.size())),
+      farewells_(texts_.size()) {
   ULMUS_CHECK(timeout.count() > 0, "a timeout of ", timeout.count(), " ms");
 }
 
 void FailureWatch::read_notices() {
   while (std::optional<Notice> notice = transport_.poll_notice()) {
-    if (notice->kind == Notice::Kind::kWaiting) {
-      patience_over_ = true;
-      texts_[static_cast<std::size_t>(notice->from)] = std::move(notice->text);
-    } else if (failure_.empty()) {
-      failure_ = concat("rank ", notice->from, " failed: ", notice->text);
-    }
-    others_know_ = true;
+    ULMUS_CHECK(0 <= notice->from && notice->from < transport_.size(), "a notice from rank ",
+                notice->from, " of ", transport_.size());
+    take(std::move(*notice));
   }
+}
+
+void FailureWatch::take(Notice notice) {
+  const auto from = static_cast<std::size_t>(notice.from);
+  switch (notice.kind) {
+    case Notice::Kind::kEnding:
+      farewells_[from] = Farewell::unpacked(notice.text);
+      return;
+    case Notice::Kind::kWaiting:
+      patience_over_ = true;
+      texts_[from] = std::move(notice.text);
+      break;
+    case Notice::Kind::kFailed:
+      was_told_ = true;
+      if (failure_.empty()) failure_ = concat("rank ", notice.from, " failed: ", notice.text);
+      break;
+  }
+  others_know_ = true;
 }
 
 void FailureWatch::check() const {
@@ -90,8 +108,8 @@ void FailureWatch::conclude_if_due() const {
     if (texts_[rank].empty()) missing.push_back(static_cast<int>(rank));
   }
   if (missing.empty()) {
-    throw CommError(
-        concat("no rank goes on, so their operations do not match: ", join_texts(texts_)));
+    throw CommError(concat("no rank goes on: their operations do not match, or messages are lost: ",
+                           join_texts(texts_)));
   }
   if (Clock::now() < grace_end_) return;
   throw CommError(concat(name_ranks(std::move(missing)), " did not answer within ",
@@ -106,6 +124,48 @@ Clock::time_point FailureWatch::due(Clock::time_point deadline) const {
 void FailureWatch::fail(std::string_view why) noexcept {
   if (!std::exchange(others_know_, true)) transport_.post_notice(Notice::Kind::kFailed, why);
   note_own_failure(why);
+}
+
+std::string FailureWatch::Farewell::packed() const {
+  return concat(status, ' ', is_intact, ' ', message);
+}
+
+FailureWatch::Farewell FailureWatch::Farewell::unpacked(const std::string& text) {
+  Farewell farewell;
+  std::istringstream in(text);
+  in >> farewell.status >> farewell.is_intact;
+  in.get();
+  farewell.message.assign(std::istreambuf_iterator<char>(in), {});
+  return farewell;
+}
+
+void FailureWatch::end(const Ending& ending) {
+  constexpr std::size_t kMessageBytes = Transport::kMaxNoticeBytes - 20;  // the rest are numbers
+  const Farewell farewell = {.status = static_cast<int>(ending.status),
+                             .is_intact = transport_.is_intact(),
+                             .message = ending.message.substr(0, kMessageBytes)};
+  is_consequence_ = ending.is_consequence;
+  farewells_[static_cast<std::size_t>(transport_.rank())] = farewell;
+  transport_.post_notice(Notice::Kind::kEnding, farewell.packed());
+}
+
+std::optional<Parting> FailureWatch::parting() const {
+  // Who failed first ends all; without such a rank everybody does.
+  if (is_consequence_) return was_told_ ? std::nullopt : std::optional(Parting::kAlone);
+  const std::optional<Farewell>& own = farewells_[static_cast<std::size_t>(transport_.rank())];
+  ULMUS_CHECK(own.has_value(), "rank ", transport_.rank(), " has not ended");
+  bool is_intact = true;
+  bool all_ended = true;
+  for (const std::optional<Farewell>& other : farewells_) {
+    if (!other) {
+      all_ended = false;
+      continue;
+    }
+    if (other->status != own->status || other->message != own->message) return Parting::kAlone;
+    is_intact = is_intact && other->is_intact;
+  }
+  if (!all_ended) return std::nullopt;
+  return is_intact ? Parting::kTogether : Parting::kTorn;
 }
 
 void FailureWatch::note_own_failure(std::string_view why) noexcept {

@@ -8,10 +8,10 @@
 namespace ulmus::comm {
 
 void Barrier::start() {
-  begin();
-  distance_ = 1;
-  if (distance_ < size()) start_round();
-  launch();
+  launch([&] {
+    distance_ = 1;
+    if (distance_ < size()) start_round();
+  });
 }
 
 void Barrier::start_round() {
@@ -34,28 +34,36 @@ void Barrier::list_awaited(std::vector<int>& members) const {
   if (!send_.is_done()) members.push_back((rank() + distance_) % size());
 }
 
+void Barrier::abandon() noexcept {
+  send_.abandon();
+  receive_.abandon();
+}
+
 Broadcast::Broadcast(Communicator& group)
     : Operation(group, OperationKind::kBroadcast),
-      sends_(static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(group.size())))) {}
+      sends_(static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(group.size())))) {
+  announce((sends_.size() + 1) * static_cast<std::size_t>(Transfer::kWindow));
+}
 
 void Broadcast::start(std::span<std::byte> bytes, int root) {
-  begin();
-  root_ = root;
-  bytes_ = bytes;
-  distance_ = (rank() - root + size()) % size();
-  // The lowest set bit: the parent lies that far back, the subtree of this rank is that wide.
-  reach_ = distance_ == 0 ? size() : distance_ & -distance_;
-  passed_on_ = false;
-  if (distance_ != 0) receive(receive_, member(distance_ - reach_), bytes_);
-  launch();
+  launch([&] {
+    root_ = root;
+    bytes_ = bytes;
+    distance_ = (rank() - root + size()) % size();
+    // The lowest set bit: the parent lies that far back, the subtree of this rank is that wide.
+    reach_ = distance_ == 0 ? size() : distance_ & -distance_;
+    passed_on_ = false;
+    if (distance_ != 0) receive(receive_, member(distance_ - reach_), bytes_);
+  });
 }
 
 void Broadcast::pass_on() {
   passed_on_ = true;
   for (std::size_t i = sends_.size(); i-- > 0;) {
     const int step = 1 << i;
-    if (step < reach_ && distance_ + step < size())
+    if (step < reach_ && distance_ + step < size()) {
       send(sends_[i], member(distance_ + step), bytes_);
+    }
   }
 }
 
@@ -73,42 +81,35 @@ void Broadcast::list_awaited(std::vector<int>& members) const {
   }
 }
 
-Gather::Gather(Communicator& group, OperationKind kind)
-    : Operation(group, kind),
-      sends_(static_cast<std::size_t>(group.size())),
-      receives_(static_cast<std::size_t>(group.size())) {}
-
-void Gather::start(std::span<std::byte> all, std::span<const std::byte> mine) {
-  begin();
-  for (int step = 1; step < size(); ++step) {
-    const auto from = static_cast<std::size_t>((rank() - step + size()) % size());
-    const auto to = static_cast<std::size_t>((rank() + step) % size());
-    receive(receives_[from], static_cast<int>(from), all.subspan(from * mine.size(), mine.size()));
-    send(sends_[to], static_cast<int>(to), mine);
-  }
-  for (int member = 0; member < size() && !mine.empty(); ++member) {
-    if (has_memory() && member != rank()) continue;
-    std::byte* place = all.data() + static_cast<std::size_t>(member) * mine.size();
-    std::memmove(place, mine.data(), mine.size());  // may be its own place already
-  }
-  launch();
+void Broadcast::abandon() noexcept {
+  receive_.abandon();
+  abandon_transfers(sends_);
 }
 
-bool Gather::advance() {
-  const bool received = advance_transfers(receives_);
-  return advance_transfers(sends_) && received;
+AllGatherBytes::AllGatherBytes(Communicator& group, OperationKind kind) : Operation(group, kind) {
+  announce(2 * static_cast<std::size_t>(Transfer::kWindow * (size() - 1)));
 }
 
-void Gather::list_awaited(std::vector<int>& members) const {
-  add_awaited(members, receives_);
-  add_awaited(members, sends_);
+void AllGatherBytes::start(std::span<std::byte> all, std::span<const std::byte> mine) {
+  const auto place = [&](int member) {
+    return all.subspan(static_cast<std::size_t>(member) * mine.size(), mine.size());
+  };
+  launch([&] {
+    exchange_.start([&](int /*to*/) { return mine; }, place);
+    for (int member = 0; member < size() && !mine.empty(); ++member) {
+      if (has_memory() && member != rank()) continue;
+      // Not onto itself: others may be reading it.
+      if (place(member).data() == mine.data()) continue;
+      std::memcpy(place(member).data(), mine.data(), mine.size());
+    }
+  });
 }
 
 HostOperations::HostOperations(Communicator& group)
-    : barrier(group),
+    : sources(static_cast<std::size_t>(group.size())),
+      barrier(group),
       broadcast(group),
       gather(group, OperationKind::kAllGatherBytes),
-      reduce(group, OperationKind::kAllReduceValues),
-      sources(static_cast<std::size_t>(group.size())) {}
+      reduce(group, OperationKind::kAllReduceValues) {}
 
 }  // namespace ulmus::comm

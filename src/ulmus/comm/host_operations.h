@@ -12,13 +12,14 @@ namespace ulmus::comm {
 /// one 2^round before.
 class Barrier final : public Operation {
  public:
-  explicit Barrier(Communicator& group) : Operation(group, OperationKind::kBarrier) {}
+  explicit Barrier(Communicator& group) : Operation(group, OperationKind::kBarrier) { announce(2); }
   ~Barrier() override = default;
   void start();
 
  private:
   bool advance() override;
   void list_awaited(std::vector<int>& members) const override;
+  void abandon() noexcept override;
   void start_round();
   int before() const { return (rank() - distance_ + size()) % size(); }
 
@@ -37,6 +38,7 @@ class Broadcast final : public Operation {
  private:
   bool advance() override;
   void list_awaited(std::vector<int>& members) const override;
+  void abandon() noexcept override;
   int member(int distance) const { return (root_ + distance) % size(); }
   void pass_on();
 
@@ -50,29 +52,30 @@ class Broadcast final : public Operation {
 };
 
 /// Equal numbers of bytes of every rank on every rank.
-class Gather final : public Operation {
+class AllGatherBytes final : public Operation {
  public:
-  Gather(Communicator& group, OperationKind kind);
-  ~Gather() override = default;
+  AllGatherBytes(Communicator& group, OperationKind kind);
+  ~AllGatherBytes() override = default;
   void start(std::span<std::byte> all, std::span<const std::byte> mine);
 
  private:
-  bool advance() override;
-  void list_awaited(std::vector<int>& members) const override;
+  bool advance() override { return exchange_.advance(); }
+  void list_awaited(std::vector<int>& members) const override { exchange_.add_awaited(members); }
+  void abandon() noexcept override { exchange_.abandon(); }
 
-  std::vector<Transfer> sends_;  // by member
-  std::vector<Transfer> receives_;
+  PairwiseExchange exchange_{*this};
 };
 
 /// What the waiting calls of a communicator run on, built once.
 struct HostOperations {
   explicit HostOperations(Communicator& group);
-  Barrier barrier;
-  Broadcast broadcast;
-  Gather gather;
-  Gather reduce;
+  // Before the operations, which may still be under way when this goes.
   std::vector<std::byte> scratch;  // all ranks' values; grows to the largest call
   std::vector<const std::byte*> sources;
+  Barrier barrier;
+  Broadcast broadcast;
+  AllGatherBytes gather;
+  AllGatherBytes reduce;
 };
 
 }  // namespace ulmus::comm

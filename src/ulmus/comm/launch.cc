@@ -1,5 +1,7 @@
 #include "ulmus/comm/launch.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "ulmus/base/env.h"
@@ -18,24 +20,38 @@ std::optional<int> number_in(const char* variable) {
   return number;
 }
 
+/// What a launcher tells the processes it starts.
+struct Launcher {
+  const char* num_ranks;
+  bool starts_ranks;  // even if it is one; else several tasks are meant to be ranks
+};
+constexpr std::array<Launcher, 3> kLaunchers = {{
+    {"OMPI_COMM_WORLD_SIZE", true},  // Open MPI
+    {"PMI_SIZE", true},              // MPICH and its kin, srun --mpi=pmi2
+    // srun without an MPI plugin, where one task may be anything. Not SLURM_NTASKS, which the batch
+    // script itself has.
+    {"SLURM_STEP_NUM_TASKS", false},
+}};
+constexpr const char* kPmixRank = "PMIX_RANK";  // mpirun and srun --mpi=pmix
+
 }  // namespace
 
 std::optional<int> launched_ranks() {
-  // Open MPI; MPICH and its kin, srun --mpi=pmi2; any srun (but not the batch script itself).
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
-    const std::optional<int> number = number_in(variable);
+  for (const Launcher& launcher : kLaunchers) {
+    const std::optional<int> number = number_in(launcher.num_ranks);
     if (number) return number;
   }
   return std::nullopt;
 }
 
+std::optional<int> launched_rank() { return number_in(kPmixRank); }
+
 bool is_launched() {
-  if (environment_variable("OMPI_COMM_WORLD_SIZE") || environment_variable("PMIX_RANK") ||
-      environment_variable("PMI_SIZE")) {
-    return true;
-  }
-  // srun without an MPI plugin: one task may be anything, several are meant to be ranks.
-  return number_in("SLURM_STEP_NUM_TASKS").value_or(1) > 1;
+  return environment_variable(kPmixRank) ||
+         std::any_of(kLaunchers.begin(), kLaunchers.end(), [](const Launcher& launcher) {
+           return launcher.starts_ranks ? environment_variable(launcher.num_ranks).has_value()
+                                        : number_in(launcher.num_ranks).value_or(1) > 1;
+         });
 }
 
 }  // namespace ulmus::comm

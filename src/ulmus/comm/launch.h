@@ -11,4 +11,7 @@ bool is_launched();
 /// How many processes the launcher says it started, if it does.
 std::optional<int> launched_ranks();
 
+/// This process's rank before MPI knows it, if the launcher says so.
+std::optional<int> launched_rank();
+
 }  // namespace ulmus::comm

@@ -1,5 +1,6 @@
 #include "ulmus/comm/operations.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ulmus/base/check.h"
@@ -7,17 +8,42 @@
 
 namespace ulmus::comm {
 
-Operation::Operation(Communicator& group, OperationKind kind) : group_(group), kind_(kind) {}
+Operation::Operation(Communicator& group, OperationKind kind) : group_(group), kind_(kind) {
+  group_.world_.enroll(*this);
+}
 
 Operation::~Operation() {
+  // Its messages went before, with the members of its kind.
   if (state_ == State::kRunning) group_.world_.remove(*this);
+  group_.world_.withdraw(*this);
 }
 
 bool Operation::is_under_way() const { return state_ != State::kIdle; }
 
 void Operation::wait() {
-  if (state_ == State::kRunning) group_.world_.wait_for(*this);
+  try {
+    if (state_ == State::kRunning) group_.world_.wait_for(*this);
+  } catch (...) {
+    give_up();
+    throw;
+  }
   state_ = State::kIdle;
+}
+
+void Operation::give_up() noexcept {
+  if (state_ == State::kRunning) group_.world_.remove(*this);
+  state_ = State::kIdle;
+  abandon();
+}
+
+std::size_t Operation::requests_of(std::int64_t num_bytes) const {
+  const Chunks chunks{.total_bytes = num_bytes, .chunk_bytes = group_.world_.message_bytes_};
+  return static_cast<std::size_t>(std::min(Transfer::kWindow, chunks.count()));
+}
+
+void Operation::announce(std::size_t num_requests) {
+  num_requests_ = num_requests;
+  group_.world_.reserve_for(*this);
 }
 
 void Operation::begin() {
@@ -31,8 +57,6 @@ void Operation::begin() {
   ++group_.traffic_.operations;
   state_ = State::kRunning;
 }
-
-void Operation::launch() { group_.world_.advance_all(); }
 
 Channel Operation::channel(int member) {
   const Tag tag{.group = group_.id_,
@@ -70,7 +94,13 @@ void Operation::add_awaited(std::vector<int>& members, std::span<const Transfer>
   }
 }
 
-bool Operation::has_memory() const { return group_.world_.backend() != "meta"; }
+void Operation::abandon_transfers(std::span<Transfer> transfers) noexcept {
+  for (Transfer& transfer : transfers) {
+    transfer.abandon();
+  }
+}
+
+bool Operation::has_memory() const { return group_.world_.transport_->has_memory(); }
 
 void Operation::check_device(const Device& device) const {
   ULMUS_CHECK(device.backend() != Backend::kMeta || !has_memory(), name_of(kind_), " of group ",
@@ -89,6 +119,32 @@ std::string Operation::awaited_ranks() const {
     rank = group_.world_rank(rank);
   }
   return name_ranks(std::move(ranks));
+}
+
+PairwiseExchange::PairwiseExchange(Operation& operation)
+    : operation_(operation),
+      sends_(static_cast<std::size_t>(operation.size())),
+      receives_(static_cast<std::size_t>(operation.size())) {}
+
+void PairwiseExchange::start_with(int member, std::span<const std::byte> to_send,
+                                  std::span<std::byte> to_receive) {
+  operation_.receive(receives_[static_cast<std::size_t>(member)], member, to_receive);
+  operation_.send(sends_[static_cast<std::size_t>(member)], member, to_send);
+}
+
+bool PairwiseExchange::advance() {
+  const bool received = advance_receives();
+  return advance_sends() && received;
+}
+
+void PairwiseExchange::add_awaited(std::vector<int>& members) const {
+  Operation::add_awaited(members, receives_);
+  Operation::add_awaited(members, sends_);
+}
+
+void PairwiseExchange::abandon() noexcept {
+  Operation::abandon_transfers(receives_);
+  Operation::abandon_transfers(sends_);
 }
 
 }  // namespace ulmus::comm

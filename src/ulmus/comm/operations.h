@@ -15,6 +15,10 @@ namespace ulmus::comm {
 /// A collective that runs beside computing: built once, with all its memory, then started as often
 /// as needed. Members of a group start their operations in the same order; several may be under way
 /// at once, and finish in any order. Starting, advancing and waiting allocate nothing.
+///
+/// Its buffers stay untouched from start() to the end of wait(), or until it is destroyed: whoever
+/// owns both declares the buffers first. When start() or wait() throws, its messages are given up,
+/// and the buffers are free.
 class Operation {
  public:
   virtual ~Operation();
@@ -30,10 +34,15 @@ class Operation {
 
  protected:
   Operation(Communicator& group, OperationKind kind);
-  /// Gives the operation its number; messages may be posted from here on.
-  void begin();
-  /// After the first messages were posted: goes on as far as possible.
-  void launch();
+  /// At most this many requests of one transfer are under way at once: kWindow where the length is
+  /// not known before start().
+  std::size_t requests_of(std::int64_t num_bytes) const;
+  /// For constructors, once: how many requests of this operation may be under way at once.
+  void announce(std::size_t num_requests);
+  /// What start() does: gives the operation its number, posts its first messages and goes on as far
+  /// as possible. An exception gives all of it up.
+  template <class Post>
+  void launch(const Post& post);
   /// The message of this operation to or from a member. What is sent counts as traffic.
   void send(Transfer& transfer, int member, std::span<const std::byte> bytes);
   void send(Transfer& transfer, int member, std::span<const std::byte> bytes,
@@ -44,6 +53,7 @@ class Operation {
   /// Advances each of the transfers; whether all are done.
   bool advance_transfers(std::span<Transfer> transfers);
   static void add_awaited(std::vector<int>& members, std::span<const Transfer> transfers);
+  static void abandon_transfers(std::span<Transfer> transfers) noexcept;
   /// False where no memory stands behind the views: nothing is copied or summed then.
   bool has_memory() const;
   void check_device(const Device& device) const;
@@ -53,11 +63,16 @@ class Operation {
 
  private:
   friend class World;
+  friend class PairwiseExchange;
   enum class State : std::uint8_t { kIdle, kRunning, kDone };
   /// Goes on without waiting; whether it is done.
   virtual bool advance() = 0;
   /// Members whose messages are not there or not taken, for messages; any order, repeats allowed.
   virtual void list_awaited(std::vector<int>& members) const = 0;
+  /// Gives up every message that is under way.
+  virtual void abandon() noexcept = 0;
+  void begin();
+  void give_up() noexcept;
   /// "reduce_scatter 17 of group dense"
   std::string description() const;
   /// "rank 3" or "ranks 3, 4", in the world's numbers.
@@ -68,8 +83,58 @@ class Operation {
   State state_ = State::kIdle;
   std::int64_t number_ = 0;  // in the group, from 1
   TraceEvent::Clock::time_point begin_;
-  std::int64_t num_steps_ = 0;  // messages that have ended: the deadline counts from the last
+  std::size_t num_requests_ = 0;  // announced
+  std::int64_t num_steps_ = 0;    // messages that have ended: the deadline counts from the last
 };
+
+template <class Post>
+void Operation::launch(const Post& post) {
+  begin();
+  try {
+    post();
+    group_.world_.advance_all();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+/// A transfer to and one from every other member of an operation's group.
+class PairwiseExchange {
+ public:
+  /// `operation` has this as a member.
+  explicit PairwiseExchange(Operation& operation);
+  /// Posts all of them, each rank with a different partner at a time: to_send(member) and
+  /// to_receive(member) are the bytes.
+  template <class ToSend, class ToReceive>
+  void start(const ToSend& to_send, const ToReceive& to_receive);
+  /// Posts those with one member, which start() would have posted.
+  void start_with(int member, std::span<const std::byte> to_send, std::span<std::byte> to_receive);
+  /// Advances without waiting; whether all are done.
+  bool advance();
+  bool advance_sends() { return operation_.advance_transfers(sends_); }
+  bool advance_receives() { return operation_.advance_transfers(receives_); }
+  bool is_sent(int member) const { return sends_[static_cast<std::size_t>(member)].is_done(); }
+  void add_awaited(std::vector<int>& members) const;
+  void abandon() noexcept;
+
+ private:
+  Operation& operation_;
+  std::vector<Transfer> sends_;  // by member
+  std::vector<Transfer> receives_;
+};
+
+template <class ToSend, class ToReceive>
+void PairwiseExchange::start(const ToSend& to_send, const ToReceive& to_receive) {
+  const int rank = operation_.rank();
+  const int size = operation_.size();
+  for (int step = 1; step < size; ++step) {
+    const int from = (rank - step + size) % size;
+    const int to = (rank + step) % size;
+    operation_.receive(receives_[static_cast<std::size_t>(from)], from, to_receive(from));
+    operation_.send(sends_[static_cast<std::size_t>(to)], to, to_send(to));
+  }
+}
 
 /// Pieces of a buffer of `numel` elements, one for each rank: piece r is [begin[r], begin[r + 1]),
 /// begin[0] = 0, ascending, begin[W] = numel. Pieces may be empty.
@@ -90,6 +155,7 @@ class ReduceScatter final : public Operation {
  private:
   bool advance() override;
   void list_awaited(std::vector<int>& members) const override;
+  void abandon() noexcept override;
   bool advance_receives();
   void post_receives();
   void post_chunk(std::int64_t chunk);
@@ -122,15 +188,15 @@ class AllGather final : public Operation {
   void start();
 
  private:
-  bool advance() override;
-  void list_awaited(std::vector<int>& members) const override;
+  bool advance() override { return exchange_.advance(); }
+  void list_awaited(std::vector<int>& members) const override { exchange_.add_awaited(members); }
+  void abandon() noexcept override { exchange_.abandon(); }
   std::span<std::byte> piece(int member) const;
 
   std::byte* buffer_;
   std::int64_t element_bytes_;
   PieceBounds begin_;
-  std::vector<Transfer> sends_;  // by member
-  std::vector<Transfer> receives_;
+  PairwiseExchange exchange_{*this};
 };
 
 /// Sums (or minima, maxima) over all ranks, the same bits on every rank: reduce-scatter and
@@ -150,9 +216,10 @@ class AllReduce final : public Operation {
  private:
   bool advance() override;
   void list_awaited(std::vector<int>& members) const override;
+  void abandon() noexcept override;
   void pack();
   void unpack();
-  void combine_piece();
+  void reduce_piece();
   std::span<std::byte> piece(int member) const;
   std::span<std::byte> slot(int member) const;
 
@@ -163,12 +230,10 @@ class AllReduce final : public Operation {
   std::byte* slots_;
   std::int64_t slot_bytes_;
   std::int64_t num_units_;
-  bool is_combined_ = false;
-  std::vector<Transfer> scatter_sends_;  // by member
-  std::vector<Transfer> scatter_receives_;
-  std::vector<Transfer> gather_sends_;
-  std::vector<Transfer> gather_receives_;
-  std::vector<bool> gather_posted_;
+  bool is_reduced_ = false;  // this rank's piece
+  PairwiseExchange scatter_{*this};
+  PairwiseExchange gather_{*this};
+  std::vector<bool> gather_posted_;  // by member
   std::vector<const std::byte*> sources_;
 };
 
@@ -178,20 +243,19 @@ class AllToAll final : public Operation {
  public:
   AllToAll(Communicator& group, Device& device);
   ~AllToAll() override = default;
-  /// `out` and `in` share dtype and row length, are contiguous in the rows named, and do not
-  /// overlap. Bounds: W + 1 ascending row numbers within the matrix (not necessarily from 0); what
-  /// rank a sends to b and b expects of a agree, or the transport's Error says so. The bounds are
-  /// copied.
+  /// `out` and `in` share dtype and row length, are contiguous and do not overlap. Bounds: W + 1
+  /// ascending row numbers within the matrix (not necessarily from 0), read before this returns;
+  /// what rank a sends to b and b expects of a agree, or the transport's Error says so.
   void start(TensorView out, std::span<const std::int64_t> out_begin, ConstTensorView in,
              std::span<const std::int64_t> in_begin);
 
  private:
-  bool advance() override;
-  void list_awaited(std::vector<int>& members) const override;
+  bool advance() override { return exchange_.advance(); }
+  void list_awaited(std::vector<int>& members) const override { exchange_.add_awaited(members); }
+  void abandon() noexcept override { exchange_.abandon(); }
 
   Device& device_;
-  std::vector<Transfer> sends_;  // by member
-  std::vector<Transfer> receives_;
+  PairwiseExchange exchange_{*this};
 };
 
 }  // namespace ulmus::comm

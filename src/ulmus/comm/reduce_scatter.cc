@@ -1,9 +1,9 @@
 #include <utility>
 
 #include "ulmus/base/check.h"
-#include "ulmus/comm/combine.h"
 #include "ulmus/comm/operations.h"
 #include "ulmus/comm/pieces.h"
+#include "ulmus/comm/reduce.h"
 
 namespace ulmus::comm {
 
@@ -34,6 +34,7 @@ ReduceScatter::ReduceScatter(Communicator& group, TensorView buffer, PieceBounds
   chunks_ = {.total_bytes = (begin_[own + 1] - begin_[own]) * size_of(dtype_),
              .chunk_bytes = layout.chunk_bytes};
   receives_.resize(static_cast<std::size_t>(num_slots_ * size()));
+  announce(static_cast<std::size_t>((num_slots_ + Transfer::kWindow) * (size() - 1)));
 }
 
 std::int64_t ReduceScatter::staging_bytes(const PieceBounds& begin, DType dtype) {
@@ -54,18 +55,18 @@ Request& ReduceScatter::request(std::int64_t chunk, int member) {
 }
 
 void ReduceScatter::start() {
-  begin();
-  posted_ = added_ = 0;
-  post_receives();
-  for (int step = 1; step < size(); ++step) {
-    const int to = (rank() + step) % size();
-    const auto idx = static_cast<std::size_t>(to);
-    const auto num_bytes =
-        static_cast<std::size_t>((begin_[idx + 1] - begin_[idx]) * size_of(dtype_));
-    send(sends_[idx], to, {buffer_ + begin_[idx] * size_of(dtype_), num_bytes},
-         chunks_.chunk_bytes);
-  }
-  launch();
+  launch([&] {
+    posted_ = added_ = 0;
+    post_receives();
+    for (int step = 1; step < size(); ++step) {
+      const int to = (rank() + step) % size();
+      const auto idx = static_cast<std::size_t>(to);
+      const auto num_bytes =
+          static_cast<std::size_t>((begin_[idx + 1] - begin_[idx]) * size_of(dtype_));
+      send(sends_[idx], to, {buffer_ + begin_[idx] * size_of(dtype_), num_bytes},
+           chunks_.chunk_bytes);
+    }
+  });
 }
 
 bool ReduceScatter::advance() {
@@ -121,13 +122,20 @@ void ReduceScatter::add_chunk(std::int64_t chunk) {
     sources_[static_cast<std::size_t>(member)] = member == rank() ? out : slot(chunk, member);
   }
   const std::int64_t num_bytes = chunks_.end(chunk) - chunks_.begin(chunk);
-  combine_on(device_, out, sources_, dtype_, ReduceOp::kSum, num_bytes / size_of(dtype_));
+  reduce_on(device_, out, sources_, dtype_, ReduceOp::kSum, num_bytes / size_of(dtype_));
 }
 
 void ReduceScatter::list_awaited(std::vector<int>& members) const {
   add_awaited(members, sends_);
   for (std::size_t i = 0; i < receives_.size(); ++i) {
     if (receives_[i].is_pending()) members.push_back(static_cast<int>(i) % size());
+  }
+}
+
+void ReduceScatter::abandon() noexcept {
+  abandon_transfers(sends_);
+  for (Request& receive : receives_) {
+    receive.abandon();
   }
 }
 

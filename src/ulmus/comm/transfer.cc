@@ -50,4 +50,11 @@ int Transfer::advance() {
   return num_ended;
 }
 
+void Transfer::abandon() noexcept {
+  for (Request& request : window_) {
+    request.abandon();
+  }
+  ended_ = chunks_.count();
+}
+
 }  // namespace ulmus::comm

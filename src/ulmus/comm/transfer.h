@@ -37,13 +37,12 @@ class Request {
     if (transport_ != nullptr && transport_->test(id_)) transport_ = nullptr;
     return transport_ == nullptr;
   }
-
- private:
   void abandon() noexcept {
     if (transport_ != nullptr) transport_->abandon(id_);
     transport_ = nullptr;
   }
 
+ private:
   Transport* transport_ = nullptr;
   RequestId id_ = 0;
 };
@@ -81,6 +80,8 @@ class Transfer {
   void receive(const Channel& channel, std::span<std::byte> bytes, std::int64_t chunk_bytes);
   /// Tests and posts without waiting; returns how many chunks ended.
   int advance();
+  /// Gives up what is under way, and is done.
+  void abandon() noexcept;
   bool is_done() const { return ended_ == chunks_.count(); }
 
  private:

@@ -17,7 +17,9 @@ struct Notice {
   enum class Kind : std::uint8_t {
     kFailed,   ///< the sender ends; `text` says why
     kWaiting,  ///< the sender's patience is over, or it was asked; `text` says what it waits for
+    kEnding,   ///< the sender has an error, maybe everybody's; `text` is FailureWatch's
   };
+  static constexpr int kNumKinds = 3;
   Kind kind = Kind::kFailed;
   int from = 0;
   std::string text;
@@ -33,7 +35,7 @@ using RequestId = std::int32_t;
 /// Messages from one rank to another with one tag arrive in the order in which they were sent, and
 /// a receive takes the first that is not taken yet. Buffers stay untouched until their request is
 /// done. The length of a receive is that of its message: anything else is an Error that names both.
-/// Nothing here waits except wait_for_change.
+/// Nothing waits for another rank except wait_for_change, and abandon a little.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -41,7 +43,14 @@ class Transport {
   virtual int size() const = 0;
   /// "thread", "mpi", "meta".
   virtual std::string_view backend() const = 0;
+  /// Whether memory stands behind the bytes: false where messages only count.
+  virtual bool has_memory() const { return true; }
+  /// The lowest rank on this rank's machine: the same for all ranks that share it.
+  virtual int node_leader() const = 0;
 
+  /// This many requests may be under way at once: those allocate nothing from here on. Never less
+  /// than before.
+  virtual void reserve(std::size_t num_requests) = 0;
   /// `tag` < 2^kTagBits, a packed Tag. At most kMaxMessageBytes; 0 bytes are a message, too.
   virtual RequestId start_send(int to, std::uint32_t tag, std::span<const std::byte> bytes) = 0;
   virtual RequestId start_receive(int from, std::uint32_t tag, std::span<std::byte> bytes) = 0;
@@ -51,6 +60,9 @@ class Transport {
   /// buffer is not touched any more on return (MPI cannot promise that of a message that is halfway
   /// through; it waits a little). The peer finds no message: the run has failed.
   virtual void abandon(RequestId request) noexcept = 0;
+  /// Whether the ranks can still end together in the library's way: no message was given up, and
+  /// nothing has failed.
+  virtual bool is_intact() const { return true; }
 
   /// Returns when a request of this rank or a notice may have changed, at `until` at the latest,
   /// or earlier without a reason.

@@ -5,14 +5,13 @@
 
 #include "ulmus/base/check.h"
 #include "ulmus/comm/communicator.h"
+#include "ulmus/comm/ending.h"
 #include "ulmus/comm/failure_watch.h"
 #include "ulmus/comm/operations.h"
 
 namespace ulmus::comm {
 
 namespace {
-
-constexpr std::size_t kUnderWayReserve = 256;
 
 /// FNV-1a, to compare what ranks ask for.
 class Fingerprint {
@@ -83,7 +82,6 @@ World::World(std::unique_ptr<Transport> transport, const Options& options)
       watch_(std::make_unique<FailureWatch>(*transport_, options.timeout)),
       message_bytes_(options.message_bytes) {
   ULMUS_CHECK(message_bytes_ > 0, "messages of ", message_bytes_, " bytes");
-  under_way_.reserve(kUnderWayReserve);
   std::vector<int> members(static_cast<std::size_t>(size()));
   std::iota(members.begin(), members.end(), 0);
   all_ = std::make_unique<Communicator>(Communicator::Key(), *this, take_group_id(), "world",
@@ -95,6 +93,9 @@ World::~World() = default;
 int World::rank() const { return transport_->rank(); }
 int World::size() const { return transport_->size(); }
 std::string_view World::backend() const { return transport_->backend(); }
+bool World::has_memory() const { return transport_->has_memory(); }
+int World::node_leader() const { return transport_->node_leader(); }
+std::chrono::milliseconds World::timeout() const { return watch_->timeout(); }
 Communicator& World::all() { return *all_; }
 
 std::uint32_t World::take_group_id() {
@@ -135,6 +136,46 @@ void World::progress() {
 }
 
 void World::fail(std::string_view why) noexcept { watch_->fail(why); }
+
+Parting World::part(const Ending& ending, std::chrono::milliseconds patience) noexcept {
+  try {
+    watch_->end(ending);
+    for (const Clock::time_point end = Clock::now() + patience;;) {
+      watch_->read_notices();
+      const std::optional<Parting> parting = watch_->parting();
+      if (parting) return *parting;
+      if (Clock::now() >= end) return Parting::kAlone;
+      transport_->wait_for_change(end);
+    }
+  } catch (...) {
+    return Parting::kAlone;  // the library fails, or memory is out
+  }
+}
+
+void World::wait_to_be_ended(std::chrono::milliseconds patience) noexcept {
+  try {
+    for (const Clock::time_point end = Clock::now() + patience; Clock::now() < end;) {
+      transport_->wait_for_change(end);
+    }
+  } catch (...) {
+    return;  // sooner, then
+  }
+}
+
+void World::enroll(const Operation& /*operation*/) {
+  ++num_operations_;
+  if (num_operations_ > under_way_.capacity()) under_way_.reserve(2 * num_operations_);
+}
+
+void World::reserve_for(const Operation& operation) {
+  num_requests_ += operation.num_requests_;
+  transport_->reserve(num_requests_);
+}
+
+void World::withdraw(const Operation& operation) noexcept {
+  --num_operations_;
+  num_requests_ -= operation.num_requests_;
+}
 
 void World::add(Operation& operation) {
   for (const Operation* other : under_way_) {

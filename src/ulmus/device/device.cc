@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace ulmus {
 
@@ -97,10 +98,14 @@ std::int64_t available_memory_bytes() {
 }
 
 int available_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  constexpr std::size_t kMostSets = 64;  // 65,536 cores
+  for (std::vector<cpu_set_t> sets(1); sets.size() <= kMostSets; sets.resize(2 * sets.size())) {
+    const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, sets.data()) == 0) {
+      return std::max(1, CPU_COUNT_S(bytes, sets.data()));
+    }
+  }
+  return 1;
 }
 
 }  // namespace ulmus

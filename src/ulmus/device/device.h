@@ -45,7 +45,7 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual Backend backend() const = 0;
-  /// "cpu, 2 threads, OpenBLAS Haswell" and the like, for logs.
+  /// "cpu, 2 threads, cpu kernels" and the like, for logs.
   virtual std::string description() const = 0;
   /// Zero-filled memory, resident: every page is touched here, none inside a step.
   /// Error naming the bytes when there is not enough.

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::int64_t kSegmentFields = 3;  // out_begin, in_begin, rows
 
-/// A matrix with the row length of `like` (or a vector like it) and `rows` rows.
+/// A matrix with the row length of `like` and `rows` rows.
 TensorView take_rows(ScratchScope& scratch, ConstTensorView like, std::int64_t rows) {
-  return scratch.take(like.dtype(), like.rank() == 1 ? Shape{rows} : Shape{rows, like.dim(1)});
+  return scratch.take(like.dtype(), {rows, like.dim(1)});
 }
 
 /// Books a transfer and the time until this object's end.
@@ -154,17 +154,11 @@ void AllToAllExchange::plan(nn::ExchangePlan& plan, ConstTensorView expert_ids,
   plan.booked_rows = call.received_rows();
 }
 
-void AllToAllExchange::send(TensorView received, ConstTensorView sent, const Call& call,
-                            const ExecContext& ctx) {
-  const TransferBooking booking(sent.rows(0, call.sent_rows()).size_bytes(), ctx);
-  all_to_all_.start(received, call.received, sent, call.sent);
-  all_to_all_.wait();
-}
-
-void AllToAllExchange::send_back(TensorView sent, ConstTensorView received, const Call& call,
-                                 const ExecContext& ctx) {
-  const TransferBooking booking(received.rows(0, call.received_rows()).size_bytes(), ctx);
-  all_to_all_.start(sent, call.sent, received, call.received);
+void AllToAllExchange::transfer(TensorView out, const std::vector<std::int64_t>& out_begin,
+                                ConstTensorView in, const std::vector<std::int64_t>& in_begin,
+                                const ExecContext& ctx) {
+  const TransferBooking booking(in.rows(0, in_begin.back()).size_bytes(), ctx);
+  all_to_all_.start(out, out_begin, in, in_begin);
   all_to_all_.wait();
 }
 
@@ -183,7 +177,7 @@ void AllToAllExchange::dispatch(TensorView grouped, ConstTensorView rows,
        .top_k = top_k,
        .booked_rows = call.sent_rows()},
       ctx);
-  send(received, sent, call, ctx);
+  transfer(received, call.received, sent, call.sent, ctx);
   ops::move_segments({.out = grouped,
                       .in = received,
                       .segments = call.to_experts,
@@ -202,7 +196,7 @@ void AllToAllExchange::combine(TensorView rows, ConstTensorView grouped, ConstTe
                       .segments = call.to_sources,
                       .booked_rows = plan.booked_rows},
                      ctx);
-  send_back(sent, received, call, ctx);
+  transfer(sent, call.sent, received, call.received, ctx);
   ops::combine_rows({.out = rows,
                      .grouped = sent,
                      .weights = weights,
@@ -223,7 +217,7 @@ void AllToAllExchange::dispatch_scalars(TensorView of_row, ConstTensorView of_ro
        .route_of_row = plan.route_of_row,
        .row_count = call.route_begin.rows(call.route_begin.dim(0) - 1, call.route_begin.dim(0))},
       ctx);
-  send(received, sent, call, ctx);
+  transfer(received, call.received, sent, call.sent, ctx);
   ops::move_segments(
       {.out = of_row, .in = received, .segments = call.to_experts, .booked_rows = plan.booked_rows},
       ctx);
@@ -238,7 +232,7 @@ void AllToAllExchange::collect_scalars(TensorView of_route, ConstTensorView of_r
   ops::move_segments(
       {.out = received, .in = of_row, .segments = call.to_sources, .booked_rows = plan.booked_rows},
       ctx);
-  send_back(sent, received, call, ctx);
+  transfer(sent, call.sent, received, call.received, ctx);
   ops::collect_scalars({.of_route = of_route,
                         .of_row = sent,
                         .row_of_route = plan.row_of_route.rows(0, of_route.dim(0))},

@@ -10,8 +10,8 @@
 
 namespace ulmus::parallel {
 
-/// The established way (report 1.6): counts go to the host, rows into the order of their
-/// destination, one block to each peer, and from source-major into expert-major order there.
+/// The established way: counts go to the host, rows into the order of their destination, one block
+/// to each peer, and from source-major into expert-major order there.
 ///
 ///   dispatch  gather rows by route -> all-to-all -> move segments to expert-major
 ///   combine   move segments back -> all-to-all back -> weighted sum of each token's rows
@@ -63,13 +63,11 @@ class AllToAllExchange final : public nn::TokenExchange {
   }
   void exchange_counts(const Call& call, const ExecContext& ctx);
   void place_rows(Call& call, const nn::ExchangePlan& plan);
-  void send(TensorView received, ConstTensorView sent, const Call& call, const ExecContext& ctx);
-  void send_back(TensorView sent, ConstTensorView received, const Call& call,
-                 const ExecContext& ctx);
+  void transfer(TensorView out, const std::vector<std::int64_t>& out_begin, ConstTensorView in,
+                const std::vector<std::int64_t>& in_begin, const ExecContext& ctx);
 
   comm::Communicator& group_;
   Device& device_;
-  comm::AllToAll all_to_all_;
   std::vector<Call> calls_;
   // Host tables, reused by every call.
   std::vector<std::int32_t> route_begin_;      ///< [E + 1]
@@ -79,6 +77,7 @@ class AllToAllExchange final : public nn::TokenExchange {
   std::vector<std::int64_t> to_experts_;
   std::vector<std::int64_t> to_sources_;
   std::vector<std::int64_t> count_bounds_;  ///< [W + 1]: 0, 1, ..., W rows of counts
+  comm::AllToAll all_to_all_;  ///< behind the counts, which it may be sending when this goes
 };
 
 }  // namespace ulmus::parallel

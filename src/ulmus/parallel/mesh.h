@@ -5,30 +5,31 @@
 
 namespace ulmus::parallel {
 
-/// How many ranks share what.
+/// How many ranks share what. Words, not letters: D, P and G are widths and heads elsewhere.
 struct Layout {
   int ranks = 1;     ///< W
-  int pipeline = 1;  ///< P: stages of the model
-  int context = 1;   ///< C: ranks that share a sequence
-  int expert = 1;    ///< M_E: ranks that share the experts
+  int pipeline = 1;  ///< stages of the model
+  int context = 1;   ///< ranks that share a sequence
+  int expert = 1;    ///< ranks that share the experts
 
   /// Ranks of a pipeline stage.
   int stage_ranks() const { return ranks / pipeline; }
-  /// D: ranks of a stage that take different sequences.
+  /// Ranks of a stage that take different sequences.
   int data() const { return stage_ranks() / context; }
-  /// D_E: copies of each expert in a stage.
+  /// Copies of each expert in a stage.
   int expert_replicas() const { return stage_ranks() / expert; }
   /// InputError naming the keys when the numbers do not multiply up.
   void validate() const;
-  /// "4 ranks: data 4, expert 2 x 2 copies"
+  /// "8 ranks: data 4, pipeline 2, expert 2 x 2" (ranks that share the experts x copies); "1 rank".
   std::string text() const;
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// Where a rank stands in the two views of its stage (report 2.10):
+/// Where a rank stands in the two views of its stage, both of which number the same ranks: ranks of
+/// a sequence are neighbours, and so are ranks that share experts.
 ///
-///   rank = (stage * D   + data)    * C   + context
-///        = (stage * D_E + replica) * M_E + expert
+///   rank = (stage * data()            + data)    * context + context
+///        = (stage * expert_replicas() + replica) * expert  + expert
 struct Coordinates {
   int stage = 0;
   int data = 0;

@@ -14,7 +14,8 @@ namespace ulmus::parallel {
 
 /// Parameters that live in pieces (design, section 6): every rank keeps its piece of every bucket;
 /// whole weights exist in slots while a unit is used. A unit's gradients are made in a slot, too,
-/// reduce-scattered after every micro-batch, and added to the rank's f32 accumulators.
+/// reduce-scattered after every micro-batch, and added to the rank's accumulators. All of it has
+/// the dtype of the parameters.
 class ReshardedStore final : public ParameterStore {
  public:
   struct Options {

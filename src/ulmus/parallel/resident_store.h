@@ -8,10 +8,10 @@
 namespace ulmus::parallel {
 
 /// Weights that never leave their rank (design, section 6). Every rank holds all weights of its
-/// families and f32 gradients for them. Gradients add up over the micro-batches; during the last
-/// one a unit's buckets are reduce-scattered as soon as its backward is done. A rank owns a piece
-/// of every bucket, the optimizer updates it in place, and an all-gather brings the pieces of the
-/// others, under way until the unit is used next.
+/// families and gradients for them, in the dtype of the parameters. Gradients add up over the
+/// micro-batches; during the last one a unit's buckets are reduce-scattered as soon as its backward
+/// is done. A rank owns a piece of every bucket, the optimizer updates it in place, and an
+/// all-gather brings the pieces of the others, under way until the unit is used next.
 class ResidentStore final : public ParameterStore {
  public:
   /// Attaches itself to `parameters`, whose tensors lie in the two arenas. Memory that other ranks

@@ -18,8 +18,8 @@ class SlotMemory final : public nn::ParameterMemory {
     int gradient_slots = 1;
     bool first_alone = false;  ///< slots of its own for unit 0, beside the others
   };
-  /// `unit_bytes`: what each unit takes, gaps included (nn::bytes_of_units). Without `gradients`
-  /// no slots for them.
+  /// `unit_bytes`: what each unit takes, gaps included (nn::bytes_of_units). With kNone there are
+  /// no slots for gradients, and `gradients` stays as it is.
   SlotMemory(const Options& options, const std::vector<std::int64_t>& unit_bytes,
              nn::ParameterSet::Gradients gradients_mode, Arena& values, Arena& gradients);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ulmus/base/strict_json.h"
+#include "ulmus/checkpoint/info.h"
 #include "ulmus/comm/agreement.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/run_folder.h"
@@ -18,14 +19,14 @@ namespace ulmus::train {
 
 namespace {
 
-/// DataIdentity among the manifest's integers.
-constexpr std::string_view kTokenizerKey = "data.tokenizer.xxh3_64";
-constexpr std::string_view kTrainKey = "data.train.xxh3_64";
-
 constexpr std::int64_t kPieceBytes = std::int64_t{512} << 10U;
 
-std::string router_key(int layer, std::string_view part) {
-  return fmt::format("layers.{}.moe.router.{}", layer, part);
+std::string bias_key(int layer) {
+  return fmt::format("layers.{}{}", layer, checkpoint::kRouterBiasSuffix);
+}
+
+std::string counts_key(int layer) {
+  return fmt::format("layers.{}.moe.router.previous_counts", layer);
 }
 
 /// Calls visit(layer, buffers) for every mixture layer.
@@ -74,18 +75,16 @@ void copy_bias(TensorView bias, const std::vector<double>& values, Device& devic
 void check_data(const checkpoint::Manifest& manifest, std::string_view name,
                 std::optional<std::uint64_t> hash, std::string_view key,
                 const std::filesystem::path& dir) {
-  const auto found = manifest.integers.find(std::string(name));
-  if (!hash || found == manifest.integers.end() || found->second.size() != 1) return;
-  const auto kept = std::bit_cast<std::uint64_t>(found->second.front());
-  if (kept == *hash) return;
-  fail_input(dir.string(), " was trained with another ", key, " (xxh3_64 ", hash_text(kept),
+  const std::optional<std::uint64_t> kept = checkpoint::kept_hash(manifest, name);
+  if (!hash || !kept || *kept == *hash) return;
+  fail_input(dir.string(), " was trained with another ", key, " (xxh3_64 ", hash_text(*kept),
              ") than the one given (", hash_text(*hash), ")");
 }
 
 /// A checkpoint without biases stands for biases of 0.
 void restore_bias(TensorView bias, const checkpoint::Manifest& manifest, int layer,
                   const std::filesystem::path& dir, Device& device) {
-  const std::string name = router_key(layer, "bias");
+  const std::string name = bias_key(layer);
   const bool is_kept = manifest.doubles.contains(name);
   if (bias.is_empty()) {
     if (!is_kept) return;
@@ -168,7 +167,7 @@ std::string load_for_evaluation(const std::filesystem::path& dir, const Config& 
                             std::string(checkpoint::kSecondMomentSuffix)}};
   const auto report = checkpoint::load(dir, weights, device, ranks, options);
   comm::agree(ranks, [&] {
-    check_data(report.manifest, kTokenizerKey, tokenizer, "data.tokenizer", dir);
+    check_data(report.manifest, checkpoint::kTokenizerHashKey, tokenizer, "data.tokenizer", dir);
     for_each_router(model, [&](int layer, const nn::Router::Buffers& buffers) {
       restore_bias(buffers.bias, report.manifest, layer, dir, device);
     });
@@ -176,11 +175,16 @@ std::string load_for_evaluation(const std::filesystem::path& dir, const Config& 
   return model_differences(report.manifest.configuration, config);
 }
 
-Checkpointing::Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data)
+Checkpointing::Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data,
+                             checkpoint::SaveHooks hooks)
     : config_(config),
       runtime_(runtime),
       data_(data),
-      writer_(staging_bytes(config, runtime), {}, config.checkpoint.keep) {}
+      writer_(staging_bytes(config, runtime), std::move(hooks), config.checkpoint.keep) {}
+
+void Checkpointing::expect_room() {
+  writer_.expect_room(checkpoints_dir(), facts({}), training_refs(runtime_), info(), ranks());
+}
 
 checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   Device& device = runtime_.device();
@@ -192,33 +196,33 @@ checkpoint::Manifest Checkpointing::facts(const RunPosition& position) {
   const auto keep = [&](std::string_view key, std::optional<std::uint64_t> hash) {
     if (hash) manifest.integers[std::string(key)] = {std::bit_cast<std::int64_t>(*hash)};
   };
-  keep(kTokenizerKey, data_.tokenizer);
-  keep(kTrainKey, data_.train);
+  keep(checkpoint::kTokenizerHashKey, data_.tokenizer);
+  keep(checkpoint::kTrainHashKey, data_.train);
   const optim::OptimizerState state = runtime_.optimizer().export_state(device);
   manifest.doubles["optimizer.gate"] = state.gate;
   manifest.doubles["optimizer.windows"] = state.windows;
   for_each_router(runtime_.language_model(), [&](int layer, const nn::Router::Buffers& buffers) {
     std::vector<std::int64_t> counts(static_cast<std::size_t>(buffers.previous_counts.numel()));
     device.copy_to_host(std::span(counts), buffers.previous_counts);
-    manifest.integers[router_key(layer, "previous_counts")] = std::move(counts);
+    manifest.integers[counts_key(layer)] = std::move(counts);
     if (buffers.bias.is_empty()) return;
-    manifest.doubles[router_key(layer, "bias")] = read_bias(buffers.bias, device);
+    manifest.doubles[bias_key(layer)] = read_bias(buffers.bias, device);
   });
   return manifest;
 }
 
 checkpoint::Info Checkpointing::info() const {
-  return {{"run", name_of_run(config_.run)},
-          {"layout", runtime_.ranks().layout().text()},
-          {"device", runtime_.device().description()},
-          {"time", now_text()}};
+  checkpoint::Info info = checkpoint::info_of_process();
+  info["run"] = name_of_run(config_.run);
+  info["layout"] = runtime_.ranks().layout().text();
+  info["device"] = runtime_.device().description();
+  info["time"] = now_text();
+  return info;
 }
 
 std::filesystem::path Checkpointing::save(const RunPosition& position) {
-  return writer_
-      .save(checkpoints_dir(), facts(position), training_refs(runtime_), info(), runtime_.device(),
-            ranks())
-      .path;
+  return done(writer_.save(checkpoints_dir(), facts(position), training_refs(runtime_), info(),
+                           runtime_.device(), ranks()));
 }
 
 void Checkpointing::start(const RunPosition& position) {
@@ -229,10 +233,15 @@ void Checkpointing::start(const RunPosition& position) {
 std::optional<std::filesystem::path> Checkpointing::advance() {
   const auto report = writer_.advance(ranks());
   if (!report) return std::nullopt;
-  return report->path;
+  return done(*report);
 }
 
-std::filesystem::path Checkpointing::finish() { return writer_.finish(ranks()).path; }
+std::filesystem::path Checkpointing::finish() { return done(writer_.finish(ranks())); }
+
+std::filesystem::path Checkpointing::done(const checkpoint::SaveReport& report) {
+  not_removed_.insert(not_removed_.end(), report.not_removed.begin(), report.not_removed.end());
+  return report.path;
+}
 
 void Checkpointing::restore_state(const checkpoint::Manifest& manifest,
                                   const std::filesystem::path& dir) {
@@ -248,8 +257,8 @@ void Checkpointing::restore_small_state(const checkpoint::Manifest& manifest,
   state.windows = named_vector(manifest.doubles, "optimizer.windows", 2 * ops::kSkipWindow + 1);
   runtime_.optimizer().import_state(state, device);
   for_each_router(runtime_.language_model(), [&](int layer, const nn::Router::Buffers& buffers) {
-    const auto& counts = named_vector(manifest.integers, router_key(layer, "previous_counts"),
-                                      buffers.previous_counts.numel());
+    const auto& counts =
+        named_vector(manifest.integers, counts_key(layer), buffers.previous_counts.numel());
     device.copy_to_device(buffers.previous_counts, std::span<const std::int64_t>(counts));
     restore_bias(buffers.bias, manifest, layer, dir, device);
   });
@@ -258,8 +267,8 @@ void Checkpointing::restore_small_state(const checkpoint::Manifest& manifest,
 RunPosition Checkpointing::resume(const std::filesystem::path& dir) {
   const auto check = [&](const checkpoint::Manifest& manifest) {
     check_resume(manifest.configuration, config_);
-    check_data(manifest, kTokenizerKey, data_.tokenizer, "data.tokenizer", dir);
-    check_data(manifest, kTrainKey, data_.train, "data.train", dir);
+    check_data(manifest, checkpoint::kTokenizerHashKey, data_.tokenizer, "data.tokenizer", dir);
+    check_data(manifest, checkpoint::kTrainHashKey, data_.train, "data.train", dir);
   };
   const auto report = checkpoint::load(dir, training_refs(runtime_), runtime_.device(), ranks(),
                                        {.check_manifest = check});

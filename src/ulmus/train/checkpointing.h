@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ulmus/checkpoint/checkpoint.h"
@@ -24,7 +25,11 @@ struct RunPosition {
 /// Saves and restores a runtime. What changes or reads its state is collective over its ranks.
 class Checkpointing {
  public:
-  Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data);
+  Checkpointing(const Config& config, Runtime& runtime, const DataIdentity& data,
+                checkpoint::SaveHooks hooks = {});
+
+  /// InputError on every rank where the run folder has no room for a checkpoint. Collective.
+  void expect_room();
 
   /// checkpoints/step-NNNNNNNN of the run folder; then all but the newest checkpoint.keep go.
   /// No save may be pending.
@@ -42,17 +47,22 @@ class Checkpointing {
   /// Everything: weights, moments, gate, windows, router state. InputError with both values where
   /// the run was started with another configuration (config_file.h), tokenizer or training data.
   RunPosition resume(const std::filesystem::path& dir);
-  /// Weights and router state of another run, whose data may have been others; with
-  /// `load_optimizer` also moments, the count of updates and skip-step's windows. Steps, tokens and
-  /// data position start anew. Returns how its model's configuration differs ("" where it does
-  /// not).
+  /// Weights and balancing biases of another run, whose data may have been others; with
+  /// `load_optimizer` also moments, the count of updates, skip-step's windows and the routers'
+  /// counts of the step before. Steps, tokens and data position start anew. Returns how its model's
+  /// configuration differs ("" where it does not).
   std::string load_weights(const std::filesystem::path& dir, bool load_optimizer);
+
+  /// What the saves that were done since the last call should have removed and could not, a line
+  /// each; on the first rank.
+  std::vector<std::string> take_not_removed() { return std::exchange(not_removed_, {}); }
 
   std::filesystem::path checkpoints_dir() const { return config_.run.dir / "checkpoints"; }
 
  private:
   checkpoint::Manifest facts(const RunPosition& position);
   checkpoint::Info info() const;
+  std::filesystem::path done(const checkpoint::SaveReport& report);
   void restore_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
   void restore_small_state(const checkpoint::Manifest& manifest, const std::filesystem::path& dir);
   comm::Communicator& ranks() const { return runtime_.ranks().world().all(); }
@@ -61,6 +71,7 @@ class Checkpointing {
   Runtime& runtime_;
   DataIdentity data_;
   checkpoint::CheckpointWriter writer_;
+  std::vector<std::string> not_removed_;
 };
 
 /// Refs of the weights of a model that one rank holds alone.

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "ulmus/base/error.h"
-#include "ulmus/base/strict_json.h"
+#include "ulmus/checkpoint/manifest.h"
 #include "ulmus/train/config_file.h"
 #include "ulmus/train/config_keys.h"
 
@@ -17,20 +17,14 @@ bool may_change(const ConfigKey& key, const Config& config) {
   return key.on_resume == OnResume::kMay;
 }
 
-/// A word of a checkpoint, which may be anybody's: as it is where a terminal can take it.
-std::string shown(const std::string& word) {
-  const bool is_plain = std::ranges::all_of(word, [](char c) { return c >= ' ' && c <= '~'; });
-  return is_plain ? word : printable(word);
-}
-
 template <class Predicate>
 std::string differences_text(const std::vector<ResumeDifference>& differences,
                              const Predicate& counts) {
   std::string text;
   for (const ResumeDifference& found : differences) {
     if (!counts(found)) continue;
-    text += concat(text.empty() ? "" : "; ", shown(found.key), " was ", shown(found.old_value),
-                   ", is now ", found.new_value);
+    text += concat(text.empty() ? "" : "; ", checkpoint::shown_text(found.key), " was ",
+                   checkpoint::shown_text(found.old_value), ", is now ", found.new_value);
   }
   return text;
 }

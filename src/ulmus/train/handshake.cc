@@ -18,23 +18,8 @@ namespace ulmus::train {
 
 namespace {
 
-/// What the ranks of a run have in common.
-struct Hand {
-  std::uint64_t program = 0;  ///< XXH3-64 of the executable
-  std::uint64_t config = 0;   ///< XXH3-64 of the resolved configuration
-  std::int64_t format = 0;    ///< of checkpoints
-};
-
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
-}
-
-Hand own_hand(Config config) {
-  config.device.threads = 0;
-  const std::string text = to_toml(config);
-  return {.program = hash_of(MappedFile("/proc/self/exe").bytes()),
-          .config = hash_of(std::as_bytes(std::span(text))),
-          .format = checkpoint::Manifest::kFormatVersion};
 }
 
 void check(int rank, std::string_view what, const std::string& theirs, const std::string& first) {
@@ -45,9 +30,17 @@ void check(int rank, std::string_view what, const std::string& theirs, const std
 
 }  // namespace
 
-void shake_hands(comm::World& world, const Config& config) {
+Hand own_hand(Config config) {
+  config.device.threads = 0;
+  const std::string text = to_toml(config);
+  return {.program = hash_of(MappedFile("/proc/self/exe").bytes()),
+          .config = hash_of(std::as_bytes(std::span(text))),
+          .format = checkpoint::Manifest::kFormatVersion};
+}
+
+void shake_hands(comm::World& world, const std::function<Hand()>& own) {
   std::array<Hand, 1> mine{};
-  comm::agree(world.all(), [&] { mine[0] = own_hand(config); });
+  comm::agree(world.all(), [&] { mine[0] = own(); });
   std::vector<Hand> all(static_cast<std::size_t>(world.size()));
   world.all().all_gather_bytes(std::as_writable_bytes(std::span(all)),
                                std::as_bytes(std::span(mine)));

@@ -162,6 +162,7 @@ void Trainer::start() {
       }
     }
   }
+  if (position_.step < plan_.num_steps()) checkpointing_->expect_room();
   for (const std::int64_t step : config_.run.trace) {
     if (step > position_.step) continue;
     reporter_.warning(fmt::format("run.trace: step {} was made before and is not traced", step));
@@ -177,6 +178,13 @@ void Trainer::start() {
                              name_of_run(config_.run), counts.total, counts.active,
                              device_->description()));
   if (ranks_.layout().ranks > 1) reporter_.info(ranks_.layout().text());
+  const comm::Node& node = ranks_.node();
+  if (node.cores < node.online_cores && config_.device.threads == 0) {
+    reporter_.warning(
+        fmt::format("the launcher bound this machine's ranks to {} of its {} cores; mpirun "
+                    "--bind-to none frees them",
+                    node.cores, node.online_cores));
+  }
   reporter_.info("optimizer\n" +
                  groups_text(runtime_->language_model().parameters(), config_.optim));
   reporter_.info("memory by class\n" + memory_text(memory_));
@@ -187,6 +195,8 @@ bool Trainer::is_due(std::int64_t every) const { return every > 0 && position_.s
 void Trainer::saved(const std::filesystem::path& path, std::int64_t step) {
   newest_checkpoint_ = path;
   saved_step_ = step;
+  for (const std::string& line : checkpointing_->take_not_removed())
+    reporter_.warning(line);
 }
 
 void Trainer::save() {

@@ -3,17 +3,24 @@
 //   mpi_failures SCENARIO OPERATION TIMEOUT_MS FOLDER
 //
 // A rank that gets an error writes its message to FOLDER/RANK, waits until `num_failing` ranks have
-// done so (mpirun ends all when the first is gone) and then aborts with exit code 7.
+// done so (mpirun ends all when the first is gone) and then aborts with exit code 7. Scenarios with
+// a name that begins with "end_" end as the program does, by end_rank().
 
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <string>
 
 #include "tests/comm/failing_ranks.h"
+#include "ulmus/comm/agreement.h"
+#include "ulmus/comm/ending.h"
+#include "ulmus/comm/launch.h"
 #include "ulmus/comm/mpi_session.h"
 
 namespace ulmus::comm {
@@ -24,6 +31,7 @@ struct Scenario {
   std::size_t operation;
   std::chrono::milliseconds timeout;
   std::filesystem::path folder;
+  bool is_end() const { return name.starts_with("end_"); }
   int num_failing(int num_ranks) const {
     return name == "stopped" || name == "killed" ? num_ranks - 1 : num_ranks;
   }
@@ -52,9 +60,37 @@ void differing_lengths(World& world, Device& device, bool sends_more) {
   world.all().barrier();  // so that everybody waits for the rank that finds it
 }
 
+/// Ranks that end with an error of which every one knows, or does not.
+void run_end(const std::string& name, World& world, Device& device) {
+  const bool is_last = world.rank() == world.size() - 1;
+  if (name == "end_alone" && !is_last) {
+    for (;;) {
+      world.all().barrier();
+    }
+  }
+  if (name != "end_torn") throw InputError("no such key");
+  // One rank has a message on its way that nobody takes.
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20U;
+  std::vector<float> buffer(static_cast<std::size_t>(kPiece * world.size()));
+  PieceBounds begin;
+  for (int member = 0; member <= world.size(); ++member) {
+    begin.push_back(member * kPiece);
+  }
+  std::vector<int> members(static_cast<std::size_t>(world.size()));
+  std::iota(members.begin(), members.end(), 0);
+  const auto group = world.make_group("weights", {members});
+  AllGather gather(*group, test::view_of(buffer), begin, device);
+  if (is_last) gather.start();
+  agree(world.all(), [&] {
+    if (is_last) throw InputError("no such key");
+  });
+}
+
 void run_scenario(const Scenario& scenario, World& world) {
   const auto device = make_cpu_device(1, Backend::kCpu);
   const bool is_last = world.rank() == world.size() - 1;
+  if (scenario.is_end()) return run_end(scenario.name, world, *device);
+  if (scenario.name == "before_finalize") return world.all().barrier();
   if (scenario.name == "longer") return differing_lengths(world, *device, true);
   if (scenario.name == "shorter") return differing_lengths(world, *device, false);
   std::vector<int> members(static_cast<std::size_t>(world.size()));
@@ -93,17 +129,38 @@ void leave_message(const Scenario& scenario, const World& world, const std::stri
   }
 }
 
-void run_rank(const Scenario& scenario) {
-  constexpr int kExitCode = 7;
-  MpiSession session;
-  World world(session.make_transport(), {.timeout = scenario.timeout});
-  try {
-    run_scenario(scenario, world);
-  } catch (const Error& error) {
-    world.fail(error.what());
-    leave_message(scenario, world, error.what());
-    session.abort(kExitCode);
+constexpr int kExitCode = 7;
+
+void tell(std::string_view error) {
+  std::fprintf(stderr, "error: %s\n", std::string(error).c_str());
+}
+
+int run_rank(const Scenario& scenario) {
+  const auto stop_at = [&](const char* name, int rank, int size) {
+    if (scenario.name == name && rank == size - 1) raise(SIGSTOP);
+  };
+  stop_at("before_init", launched_rank().value_or(0), launched_ranks().value_or(0));
+  MpiSession session(
+      {.start = scenario.timeout, .timeout = scenario.timeout, .give_up = [](std::string_view why) {
+         tell(why);
+         ::_exit(kExitCode);
+       }});
+  stop_at("before_world", session.rank(), session.size());
+  {
+    World world(session.make_transport(), {.timeout = scenario.timeout});
+    try {
+      run_scenario(scenario, world);
+    } catch (const Error& error) {
+      if (scenario.is_end()) {
+        return end_rank(session, world, ending_of_current(), tell);
+      }
+      world.fail(error.what());
+      leave_message(scenario, world, error.what());
+      session.abort(kExitCode);
+    }
   }
+  stop_at("before_finalize", session.rank(), session.size());
+  return 0;
 }
 
 }  // namespace
@@ -111,9 +168,8 @@ void run_rank(const Scenario& scenario) {
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  ulmus::comm::run_rank({.name = argv[1],
-                         .operation = static_cast<std::size_t>(std::atoi(argv[2])),
-                         .timeout = std::chrono::milliseconds(std::atoi(argv[3])),
-                         .folder = argv[4]});
-  return 0;
+  return ulmus::comm::run_rank({.name = argv[1],
+                                .operation = static_cast<std::size_t>(std::atoi(argv[2])),
+                                .timeout = std::chrono::milliseconds(std::atoi(argv[3])),
+                                .folder = argv[4]});
 }

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +16,7 @@ namespace ulmus::comm {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::StartsWith;
@@ -97,7 +100,7 @@ TEST_P(EachMpiOperationFails, WhenRanksSwapIt) {
   const std::string other = operations[(GetParam() + 1) % operations.size()].name;
   const Launch ended = run("swapped", kTimeoutMs);
   for (const std::string& message : ended.messages) {
-    EXPECT_THAT(message, AllOf(StartsWith("no rank goes on, so their operations do not match: "),
+    EXPECT_THAT(message, AllOf(StartsWith("no rank goes on: their operations do not match"),
                                HasSubstr("rank 0 waits for "), HasSubstr("rank 1 waits for "),
                                HasSubstr("rank 2 waits for "),
                                HasSubstr(concat(" in ", operation(), " 4 of group dense"))));
@@ -111,6 +114,57 @@ INSTANTIATE_TEST_SUITE_P(All, EachMpiOperationFails,
                          testing::Range(std::size_t{0}, test::all_operations().size()));
 
 using MpiTransportFailureTest = MpiFailureTest;
+
+/// A rank that is frozen where MPI itself waits for it: the others end, and say in which call.
+TEST_P(MpiTransportFailureTest, ARankThatIsStoppedBeforeMpiStarts) {
+  const Launch ended = run("before_init", kTimeoutMs);
+  EXPECT_THAT(ended.output,
+              ContainsRegex("error: rank [01]: MPI_Init_thread did not return within 1 s"));
+}
+
+TEST_P(MpiTransportFailureTest, ARankThatIsStoppedBeforeItsWorld) {
+  const Launch ended = run("before_world", kTimeoutMs);
+  EXPECT_THAT(ended.output,
+              ContainsRegex("error: rank [01]: MPI_Comm_dup did not return within 1 s"));
+}
+
+TEST_P(MpiTransportFailureTest, ARankThatIsStoppedBeforeTheEnd) {
+  const Launch ended = run("before_finalize", kTimeoutMs);
+  EXPECT_THAT(ended.output,
+              ContainsRegex("error: rank [01]: MPI_Finalize did not return within 1 s"));
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+/// Every rank throws the same by itself: told once, and all end by themselves.
+TEST_P(MpiTransportFailureTest, AnErrorThatAllRanksMeet) {
+  const Launch ended = run("end_same", 60000);
+  EXPECT_EQ(WEXITSTATUS(ended.status), 2);
+  EXPECT_EQ(count(ended.output, "error: no such key"), 1U) << ended.output;
+  EXPECT_EQ(count(ended.output, "no such key"), 1U) << ended.output;
+  EXPECT_EQ(count(ended.output, "MPI_ABORT"), 0U) << ended.output;
+}
+
+/// Every rank knows the error, but one has a message under way, so MPI must not be finalised.
+TEST_P(MpiTransportFailureTest, AnErrorOfAllRanksWithMessagesUnderWay) {
+  const Launch ended = run("end_torn", 60000);
+  EXPECT_EQ(WEXITSTATUS(ended.status), 2);
+  EXPECT_EQ(count(ended.output, "error: no such key"), 1U) << ended.output;
+  EXPECT_EQ(count(ended.output, "no such key"), 1U) << ended.output;
+}
+
+/// The status is that of the rank that failed, not of those that waited for it.
+TEST_P(MpiTransportFailureTest, AnErrorOfOneRank) {
+  const Launch ended = run("end_alone", 60000);
+  EXPECT_EQ(WEXITSTATUS(ended.status), 2);
+  EXPECT_EQ(count(ended.output, "error: rank 2: no such key"), 1U) << ended.output;
+}
 
 /// The launcher sees a process that dies, and ends the others.
 TEST_P(MpiTransportFailureTest, AKilledRank) {

@@ -93,23 +93,33 @@ TEST_F(ThreadTransportTest, WhatIsGivenUpIsNotTouched) {
   EXPECT_FALSE(receiver_.test(receiver_.start_receive(0, kTag, later)));
 }
 
+/// Either the whole message arrived as it was sent, or nothing: what happens to the sender's buffer
+/// after it gave up shows in neither.
 TEST_F(ThreadTransportTest, ASenderGivesUpWhileTheReceiverCopies) {
+  constexpr std::size_t kBytes = 1 << 20U;
+  const std::vector<std::byte> nothing(kBytes);
+  const std::vector<std::byte> everything(kBytes, std::byte{1});
   for (int repetition = 0; repetition < 50; ++repetition) {
-    std::atomic<bool> may_go{false};
-    std::jthread thread([&] {
-      std::vector<std::byte> received(1 << 20U);
-      const RequestId receive = receiver_.start_receive(0, kTag, received);
-      may_go.store(true);
-      may_go.notify_one();
-      const Clock::time_point end = Clock::now() + std::chrono::milliseconds(2);
-      while (Clock::now() < end) {
-        if (receiver_.test(receive)) return;
-      }
-      receiver_.abandon(receive);
-    });
-    const auto bytes = std::make_unique<std::vector<std::byte>>(1 << 20U);
-    may_go.wait(false);
-    sender_.abandon(sender_.start_send(1, kTag, *bytes));
+    std::vector<std::byte> received = nothing;
+    bool has_arrived = false;
+    {
+      std::atomic<bool> may_go{false};
+      std::jthread thread([&] {
+        const RequestId receive = receiver_.start_receive(0, kTag, received);
+        may_go.store(true);
+        may_go.notify_one();
+        const Clock::time_point end = Clock::now() + std::chrono::milliseconds(2);
+        while (Clock::now() < end && !has_arrived) {
+          has_arrived = receiver_.test(receive);
+        }
+        if (!has_arrived) receiver_.abandon(receive);
+      });
+      std::vector<std::byte> bytes = everything;
+      may_go.wait(false);
+      sender_.abandon(sender_.start_send(1, kTag, bytes));
+      std::fill(bytes.begin(), bytes.end(), std::byte{2});
+    }
+    ASSERT_TRUE(received == (has_arrived ? everything : nothing)) << repetition;
   }
 }
 
@@ -188,6 +198,24 @@ TEST(RunThreadRanksTest, TheFirstCauseIsThrownWithItsRankAndKind) {
                                [](World&) { throw std::runtime_error("foreign"); });
             }),
             "rank 0: foreign");
+}
+
+/// The ranks that run wait for one that never will: they hear of it long before their deadline.
+TEST(RunThreadRanksTest, AThreadThatDoesNotStart) {
+  constexpr std::chrono::minutes kNever(10);
+  const Clock::time_point begin = Clock::now();
+  int num_started = 0;
+  const StartThread start = [&](std::function<void()> body) {
+    if (++num_started == 3) throw std::runtime_error("no thread is left");
+    return start_thread(std::move(body));
+  };
+  EXPECT_EQ(ulmus::test::message_of<Error>([&] {
+              run_thread_ranks(
+                  4, {.timeout = kNever}, [](World& world) { world.all().barrier(); }, start);
+            }),
+            "rank 2: its thread does not start: no thread is left");
+  EXPECT_EQ(num_started, 3);
+  EXPECT_LT(Clock::now() - begin, kNever);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "tests/ops/cpu/against_oracle.h"
 #include "ulmus/ops/cpu/streaming.h"
+#include "ulmus/ops/elementwise.h"
 #include "ulmus/ops/route_order.h"
 
 namespace ulmus::ops {
@@ -102,9 +103,12 @@ TEST(CpuRouteRows, OutputsLargerThanTheCaches) {
     --row;
   const TensorView row_of_route = f.i32({kRows, 3}, rows);
   const TensorView weights = f.normal(DType::kF32, {kRows, 3}, "weights");
-  const TensorView whole = f.stale(DType::kF32, {kRows, kWidth});
+  const TensorView whole = f.zeros(DType::kF32, {kRows, kWidth});
   const TensorView parts = f.zeros(DType::kF32, {kRows, kWidth});
   const auto whole_and_parts = [&](const auto& call) {
+    // What is not written differs.
+    fill({.x = whole, .value = DeviceFixture::kStale}, f.ctx);
+    fill({.x = parts, .value = 0.0}, f.ctx);
     call(whole, 0, kRows);
     for (std::int64_t part = 0; part < kParts; ++part)
       call(parts, kRows * part / kParts, kRows * (part + 1) / kParts);
@@ -128,6 +132,28 @@ TEST(CpuRouteRows, OutputsLargerThanTheCaches) {
   EXPECT_TRUE(f.read<float>(whole) == f.read<float>(parts));
   whole_and_parts(combine);
   EXPECT_TRUE(f.read<float>(whole) == f.read<float>(parts));
+}
+
+/// The oracle on all rows at once, so the fast kernel streams what it is compared with.
+TEST(CpuRouteRows, ALargeCombineIsThatOfTheOracle) {
+  constexpr std::int64_t kWidth = 1031;
+  constexpr std::int64_t kRows = 4 * cpu::kStreamedBytes / kWidth / 8 + 1;
+  const auto combined = [&](Backend backend) {
+    DeviceFixture f(backend, 2, 3 * cpu::kStreamedBytes);
+    const TensorView few = f.normal(DType::kF32, {100, kWidth}, "few");
+    std::vector<std::int32_t> rows = DeviceFixture::integers(kRows * 3, 101, "rows");
+    for (std::int32_t& row : rows)
+      --row;
+    const TensorView out = f.stale(DType::kF32, {kRows, kWidth});
+    combine_rows({.out = out,
+                  .grouped = few,
+                  .weights = f.normal(DType::kF32, {kRows, 3}, "weights"),
+                  .row_of_route = f.i32({kRows, 3}, rows)},
+                 f.ctx);
+    return f.values(out);
+  };
+  test::expect_close_to_largest(combined(Backend::kCpu), combined(Backend::kRef), test::kElementF32,
+                                "combined");
 }
 
 TEST(CpuRouteRows, CombineAddsInAscendingK) {

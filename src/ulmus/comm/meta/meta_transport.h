@@ -25,6 +25,9 @@ class MetaTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view backend() const override { return "meta"; }
+  bool has_memory() const override { return false; }
+  int node_leader() const override { return rank_; }
+  void reserve(std::size_t /*num_requests*/) override {}
   RequestId start_send(int to, std::uint32_t tag, std::span<const std::byte> bytes) override;
   RequestId start_receive(int from, std::uint32_t tag, std::span<std::byte> bytes) override;
   bool test(RequestId /*request*/) override { return true; }

@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <list>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -16,11 +17,12 @@ namespace ulmus::comm {
 
 namespace {
 
-constexpr std::size_t kMpiMessageReserve = 1024;
 /// Looks at the messages before the core is offered to others: ranks may outnumber cores.
 constexpr int kSpins = 100;
 /// How long giving up all messages of a rank may take.
 constexpr std::chrono::milliseconds kAbandonTime{200};
+/// How long notices that others have asked for may take to leave.
+constexpr std::chrono::milliseconds kFlushTime{200};
 
 /// What is known of a request besides the library's handle.
 struct MpiMessage {
@@ -45,6 +47,9 @@ class MpiTransport final : public Transport {
   int rank() const override { return state_->rank; }
   int size() const override { return state_->size; }
   std::string_view backend() const override { return "mpi"; }
+  int node_leader() const override { return state_->node_leader; }
+  bool is_intact() const override { return !state_->has_failed; }
+  void reserve(std::size_t num_requests) override;
 
   RequestId start_send(int to, std::uint32_t tag, std::span<const std::byte> bytes) override;
   RequestId start_receive(int from, std::uint32_t tag, std::span<std::byte> bytes) override;
@@ -61,7 +66,8 @@ class MpiTransport final : public Transport {
   void poll();
   void complete(std::size_t slot, const MPI_Status& status, bool has_status_error);
   void receive_notice();
-  void complete_notice(const MPI_Status& status);
+  void complete_notice(const MPI_Status& status, bool has_status_error);
+  void flush_notices();
   [[noreturn]] void fail_message(const MpiMessage& message) const;
   MpiMessage& message(RequestId request) { return messages_[static_cast<std::size_t>(request)]; }
 
@@ -87,12 +93,14 @@ class MpiTransport final : public Transport {
 
 MpiTransport::MpiTransport(std::shared_ptr<MpiState> state)
     : state_(std::move(state)),
-      messages_(kMpiMessageReserve),
-      requests_(kMpiMessageReserve, MPI_REQUEST_NULL),
-      ended_(kMpiMessageReserve),
-      statuses_(kMpiMessageReserve) {
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &data_), "MPI_Comm_dup");
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &notices_), "MPI_Comm_dup");
+      messages_(1),
+      requests_(1, MPI_REQUEST_NULL),
+      ended_(1),
+      statuses_(1) {
+  for (MPI_Comm* copy : {&data_, &notices_}) {
+    check(watched(*state_, "MPI_Comm_dup", [&] { return MPI_Comm_dup(MPI_COMM_WORLD, copy); }),
+          "MPI_Comm_dup");
+  }
   check(MPI_Comm_set_errhandler(data_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(notices_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int* largest_tag = nullptr;
@@ -101,10 +109,6 @@ MpiTransport::MpiTransport(std::shared_ptr<MpiState> state)
         "MPI_Comm_get_attr");
   ULMUS_CHECK(is_set != 0 && *largest_tag >= (1 << kTagBits) - 1,
               "this MPI has too few message tags");
-  free_.reserve(kMpiMessageReserve);
-  for (std::size_t slot = kMpiMessageReserve; slot-- > 1;) {
-    free_.push_back(static_cast<RequestId>(slot));
-  }
   receive_notice();
 }
 
@@ -112,26 +116,54 @@ MpiTransport::~MpiTransport() {
   for (std::size_t slot = 1; slot < num_slots_; ++slot) {
     if (!messages_[slot].is_free) abandon(static_cast<RequestId>(slot));
   }
-  MPI_Cancel(requests_.data());
+  log_mpi(MPI_Cancel(requests_.data()), "MPI_Cancel", *state_);
+  flush_notices();
   if (state_->has_failed) return;
-  MPI_Wait(requests_.data(), MPI_STATUS_IGNORE);
-  MPI_Comm_free(&notices_);
-  MPI_Comm_free(&data_);
+  log_mpi(
+      watched(*state_, "MPI_Wait", [&] { return MPI_Wait(requests_.data(), MPI_STATUS_IGNORE); }),
+      "MPI_Wait", *state_);
+  for (MPI_Comm* copy : {&notices_, &data_}) {
+    log_mpi(watched(*state_, "MPI_Comm_free", [&] { return MPI_Comm_free(copy); }), "MPI_Comm_free",
+            *state_);
+  }
+}
+
+/// Everybody has asked for what was posted, unless something has failed.
+void MpiTransport::flush_notices() {
+  const Clock::time_point end = Clock::now() + kFlushTime;
+  for (auto& [text, requests] : posted_notices_) {
+    for (int is_done = 0; is_done == 0 && !state_->has_failed;) {
+      log_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &is_done,
+                          MPI_STATUSES_IGNORE),
+              "MPI_Testall", *state_);
+      if (is_done == 0 && Clock::now() >= end) state_->has_failed = true;
+    }
+  }
+}
+
+void MpiTransport::reserve(std::size_t num_requests) {
+  const std::size_t begin = messages_.size();
+  const std::size_t end = num_requests + 1;
+  if (end <= begin) return;
+  // Operations come one by one: at least twice as many, so that all together cost little.
+  const std::size_t size = std::max(end, 2 * begin);
+  free_.reserve(size);
+  messages_.resize(size);
+  requests_.resize(size, MPI_REQUEST_NULL);
+  ended_.resize(size);
+  statuses_.resize(size);
+  // Below those that are free already: low slots are taken first, since poll() looks at all up to
+  // the highest that is in use.
+  std::vector<RequestId> added(size - begin);
+  std::iota(added.rbegin(), added.rend(), static_cast<RequestId>(begin));
+  free_.insert(free_.begin(), added.begin(), added.end());
 }
 
 RequestId MpiTransport::take(int peer, std::uint32_t tag, std::size_t num_bytes) {
   ULMUS_CHECK(0 <= peer && peer < size() && tag < (1U << kTagBits) && num_bytes <= kMaxMessageBytes,
               "a message of ", num_bytes, " bytes with tag ", tag, " to or from rank ", peer,
               " of ", size());
-  if (free_.empty()) {
-    const std::size_t slot = messages_.size();
-    free_.reserve(slot + 1);
-    free_.push_back(static_cast<RequestId>(slot));
-    messages_.emplace_back();
-    requests_.push_back(MPI_REQUEST_NULL);
-    ended_.push_back(0);
-    statuses_.emplace_back();
-  }
+  if (free_.empty()) reserve(messages_.size());
   const RequestId request = free_.back();
   free_.pop_back();
   message(request) = {.peer = peer, .tag = tag, .num_bytes = num_bytes, .is_free = false};
@@ -180,7 +212,7 @@ void MpiTransport::poll() {
 
 void MpiTransport::complete(std::size_t slot, const MPI_Status& status, bool has_status_error) {
   ++num_changes_;
-  if (slot == 0) return complete_notice(status);
+  if (slot == 0) return complete_notice(status, has_status_error);
   MpiMessage& ended = messages_[slot];
   ended.is_done = true;
   if (has_status_error) ended.error = status.MPI_ERROR;
@@ -245,8 +277,15 @@ void MpiTransport::receive_notice() {
         "MPI_Irecv");
 }
 
-void MpiTransport::complete_notice(const MPI_Status& status) {
-  state_->has_failed = true;
+void MpiTransport::complete_notice(const MPI_Status& status, bool has_status_error) {
+  if (has_status_error) check(status.MPI_ERROR, "a notice");
+  const bool is_known = 0 <= status.MPI_TAG && status.MPI_TAG < Notice::kNumKinds &&
+                        0 <= status.MPI_SOURCE && status.MPI_SOURCE < size();
+  if (!is_known || status.MPI_TAG != static_cast<int>(Notice::Kind::kEnding)) {
+    state_->has_failed = true;
+  }
+  ULMUS_CHECK(is_known, "a notice with tag ", status.MPI_TAG, " from rank ", status.MPI_SOURCE,
+              " of ", size());
   int length = 0;
   check(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count");
   received_notices_.push_back(
@@ -257,7 +296,7 @@ void MpiTransport::complete_notice(const MPI_Status& status) {
 }
 
 void MpiTransport::post_notice(Notice::Kind kind, std::string_view text) noexcept {
-  state_->has_failed = true;
+  if (kind != Notice::Kind::kEnding) state_->has_failed = true;
   try {
     // Kept to the end: whether they arrive is not waited for.
     auto& [kept, requests] = posted_notices_.emplace_back(
@@ -284,19 +323,6 @@ std::optional<Notice> MpiTransport::poll_notice() {
 }
 
 }  // namespace
-
-std::string mpi_error_text(int code, std::string_view what) {
-  std::array<char, MPI_MAX_ERROR_STRING> text{};
-  int length = 0;
-  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
-  return concat(what, ": ", std::string_view(text.data(), static_cast<std::size_t>(length)));
-}
-
-void check_mpi(int code, std::string_view what, MpiState& state) {
-  if (code == MPI_SUCCESS) return;
-  state.has_failed = true;
-  throw Error(mpi_error_text(code, what));
-}
 
 std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<MpiState> state) {
   return std::make_unique<MpiTransport>(std::move(state));

@@ -12,11 +12,10 @@ namespace {
 
 }  // namespace
 
-MpiSession::MpiSession() { fail_without_mpi(); }
+MpiSession::MpiSession(const MpiPatience& /*patience*/) { fail_without_mpi(); }
 MpiSession::~MpiSession() = default;
 int MpiSession::rank() const { fail_without_mpi(); }
 int MpiSession::size() const { fail_without_mpi(); }
-int MpiSession::local_ranks() const { fail_without_mpi(); }
 std::unique_ptr<Transport> MpiSession::make_transport() { fail_without_mpi(); }
 void MpiSession::abort(int /*exit_code*/) { fail_without_mpi(); }
 std::string MpiSession::library_version() { return "none"; }

@@ -82,19 +82,27 @@ void run_rank(std::unique_ptr<Transport> transport, const World::Options& option
 }  // namespace
 
 void run_thread_ranks(int size, const World::Options& options,
-                      const std::function<void(World&)>& body) {
+                      const std::function<void(World&)>& body, const StartThread& start) {
   std::vector<std::unique_ptr<Transport>> transports = make_thread_transports(size);
   Causes causes;
   {
     std::vector<std::jthread> threads;
     threads.reserve(transports.size());
     for (std::unique_ptr<Transport>& transport : transports) {
-      threads.emplace_back([&, own = std::move(transport)]() mutable {
-        run_rank(std::move(own), options, body, causes);
-      });
+      try {
+        threads.push_back(start([&] { run_rank(std::move(transport), options, body, causes); }));
+      } catch (const std::exception& error) {
+        // The others have started, and wait for this rank and those behind it.
+        const std::string why = concat("its thread does not start: ", error.what());
+        transport->post_notice(Notice::Kind::kFailed, why);
+        causes.add(transport->rank(), std::make_exception_ptr(Error(why)));
+        break;
+      }
     }
   }
   causes.rethrow_first();
 }
+
+std::jthread start_thread(std::function<void()> body) { return std::jthread(std::move(body)); }
 
 }  // namespace ulmus::comm

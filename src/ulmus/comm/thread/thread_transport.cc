@@ -1,5 +1,6 @@
 #include "ulmus/comm/thread/thread_transport.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -13,8 +14,6 @@
 namespace ulmus::comm {
 
 namespace {
-
-constexpr std::size_t kThreadMessageReserve = 1024;
 
 /// One end of a message. A send is linked in the mailbox of its receiver until that takes it.
 struct ThreadMessage {
@@ -85,14 +84,7 @@ class ThreadTransport final : public Transport {
         rank_(rank),
         size_(static_cast<int>(hub_->mailboxes.size())),
         own_(hub_->of(rank)),
-        receives_(static_cast<std::size_t>(size_)),
-        messages_(kThreadMessageReserve) {
-    free_.reserve(kThreadMessageReserve);
-    for (std::size_t i = kThreadMessageReserve; i-- > 0;) {
-      free_.push_back(static_cast<RequestId>(i));
-    }
-    in_use_.resize(kThreadMessageReserve);
-  }
+        receives_(static_cast<std::size_t>(size_)) {}
   ~ThreadTransport() override {
     for (std::size_t id = 0; id < in_use_.size(); ++id) {
       if (in_use_[id]) abandon(static_cast<RequestId>(id));
@@ -104,6 +96,8 @@ class ThreadTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string_view backend() const override { return "thread"; }
+  int node_leader() const override { return 0; }
+  void reserve(std::size_t num_requests) override;
 
   RequestId start_send(int to, std::uint32_t tag, std::span<const std::byte> bytes) override;
   RequestId start_receive(int from, std::uint32_t tag, std::span<std::byte> bytes) override;
@@ -132,16 +126,24 @@ class ThreadTransport final : public Transport {
   std::uint64_t seen_notices_ = 0;
 };
 
+void ThreadTransport::reserve(std::size_t num_requests) {
+  const std::size_t begin = messages_.size();
+  if (num_requests <= begin) return;
+  // Operations come one by one: at least twice as many, so that all together cost little.
+  const std::size_t size = std::max(num_requests, 2 * begin);
+  free_.reserve(size);
+  in_use_.resize(size);
+  while (messages_.size() < size) {
+    free_.push_back(static_cast<RequestId>(messages_.size()));
+    messages_.emplace_back();
+  }
+}
+
 RequestId ThreadTransport::take(int peer, std::uint32_t tag, std::size_t num_bytes) {
   ULMUS_CHECK(0 <= peer && peer < size_ && tag < (1U << kTagBits) && num_bytes <= kMaxMessageBytes,
               "a message of ", num_bytes, " bytes with tag ", tag, " to or from rank ", peer,
               " of ", size_);
-  if (free_.empty()) {
-    free_.reserve(messages_.size() + 1);
-    free_.push_back(static_cast<RequestId>(messages_.size()));
-    messages_.emplace_back();
-    in_use_.push_back(false);
-  }
+  if (free_.empty()) reserve(messages_.size() + 1);
   const RequestId request = free_.back();
   free_.pop_back();
   in_use_[static_cast<std::size_t>(request)] = true;

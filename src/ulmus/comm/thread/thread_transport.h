@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "ulmus/comm/communicator.h"
@@ -14,11 +15,16 @@ namespace ulmus::comm {
 /// straight from the sender's buffer.
 std::vector<std::unique_ptr<Transport>> make_thread_transports(int size);
 
+/// How run_thread_ranks starts a thread; tests have one that fails.
+using StartThread = std::function<std::jthread(std::function<void()>)>;
+std::jthread start_thread(std::function<void()> body);
+
 /// body(world) on `size` threads, each with its rank of one world; returns when all have ended.
 /// When a body throws, its world fails, so that the others end, too; then the exception that came
 /// first is thrown again (the first that is no CommError, if there is one), with "rank 2: " before
-/// its message.
+/// its message. A thread that does not start is a rank that fails.
 void run_thread_ranks(int size, const World::Options& options,
-                      const std::function<void(World&)>& body);
+                      const std::function<void(World&)>& body,
+                      const StartThread& start = start_thread);
 
 }  // namespace ulmus::comm

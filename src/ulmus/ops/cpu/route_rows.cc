@@ -1,5 +1,6 @@
 #include "ulmus/ops/route_rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ulmus/ops/cpu/cpu_kernels.h"
@@ -24,10 +25,21 @@ struct CombineRow {
   const float* grouped;
   const float* weights;  ///< nullptr: all 1
   const std::int32_t* rows;
+  const std::int32_t* next_rows;  ///< of the token that comes next; nullptr: none does
   std::int64_t top_k;
   std::int64_t width;
   bool streams;  ///< writes past the caches
 };
+
+/// Asks for the same columns of the next token.
+[[gnu::always_inline]] inline void prefetch_next(const CombineRow& token, std::int64_t d,
+                                                 std::int64_t columns) {
+  if (token.next_rows == nullptr) return;
+  for (std::int64_t k = 0; k < token.top_k; ++k) {
+    const std::int64_t row = std::max(token.next_rows[k], 0);
+    prefetch_rows(token.grouped + row * token.width + d, token.width, 1, columns);
+  }
+}
 
 /// kVectors * 8 columns from d, summed in registers.
 template <int kVectors>
@@ -80,6 +92,7 @@ void combine_row(const CombineRow& token) {
   constexpr int kVectors = 8;
   std::int64_t d = 0;
   for (; d + kVectors * kLanes <= token.width; d += kVectors * kLanes) {
+    prefetch_next(token, d, kVectors * kLanes);
     combine_columns<kVectors>(token, d);
   }
   for (; d + kLanes <= token.width; d += kLanes)
@@ -126,10 +139,12 @@ void combine_rows(const CombineRowsArgs& args, TensorView /*scratch*/, const Exe
   ctx.device.pool().for_ranges(
       args.out.dim(0), row_grain(width * top_k), [=](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t n = begin; n < end; ++n) {
+          const std::int32_t* rows = row_of_route + n * top_k;
           const CombineRow token{.out = out + n * width,
                                  .grouped = grouped,
                                  .weights = weights != nullptr ? weights + n * top_k : nullptr,
-                                 .rows = row_of_route + n * top_k,
+                                 .rows = rows,
+                                 .next_rows = n + 1 < end ? rows + top_k : nullptr,
                                  .top_k = top_k,
                                  .width = width,
                                  .streams = streams};

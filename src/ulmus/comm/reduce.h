@@ -15,12 +15,12 @@ namespace ulmus::comm {
 ///   out      overwritten; may be the same memory as one of the sources
 ///   dtype    f32, f64 or i64, each in itself; integer sums mod 2^64. Of minima and maxima that are
 ///            equal (-0 and 0) the first is kept; a NaN gives NaN.
-void combine(std::byte* out, std::span<const std::byte* const> sources, DType dtype, ReduceOp op,
-             std::int64_t n);
+void reduce(std::byte* out, std::span<const std::byte* const> sources, DType dtype, ReduceOp op,
+            std::int64_t n);
 
 /// The same on the threads of a CPU device, where it pays. Same bits.
-void combine_on(Device& device, std::byte* out, std::span<const std::byte* const> sources,
-                DType dtype, ReduceOp op, std::int64_t n);
+void reduce_on(Device& device, std::byte* out, std::span<const std::byte* const> sources,
+               DType dtype, ReduceOp op, std::int64_t n);
 
 /// Copies bytes on the threads of a CPU device, where it pays. The two do not overlap.
 void copy_on(Device& device, std::byte* to, const std::byte* from, std::int64_t num_bytes);

@@ -1,4 +1,4 @@
-#include "ulmus/comm/combine.h"
+#include "ulmus/comm/reduce.h"
 
 #include <algorithm>
 #include <array>
@@ -54,10 +54,10 @@ void accumulate(T* __restrict total, const T* __restrict values, std::int64_t n)
   }
 }
 
-/// Elements [begin, end) of combine().
+/// Elements [begin, end) of reduce().
 template <class Op, class T>
-void combine_typed(std::byte* out, std::span<const std::byte* const> sources, std::int64_t begin,
-                   std::int64_t end) {
+void reduce_typed(std::byte* out, std::span<const std::byte* const> sources, std::int64_t begin,
+                  std::int64_t end) {
   std::array<T, kBlock> total;
   for (std::int64_t block = begin; block < end; block += kBlock) {
     const std::int64_t length = std::min(kBlock, end - block);
@@ -72,27 +72,27 @@ void combine_typed(std::byte* out, std::span<const std::byte* const> sources, st
 }
 
 template <class T>
-void combine_as(std::byte* out, std::span<const std::byte* const> sources, ReduceOp op,
-                std::int64_t begin, std::int64_t end) {
+void reduce_as(std::byte* out, std::span<const std::byte* const> sources, ReduceOp op,
+               std::int64_t begin, std::int64_t end) {
   switch (op) {
     case ReduceOp::kSum:
-      return combine_typed<Sum, T>(out, sources, begin, end);
+      return reduce_typed<Sum, T>(out, sources, begin, end);
     case ReduceOp::kMin:
-      return combine_typed<Min, T>(out, sources, begin, end);
+      return reduce_typed<Min, T>(out, sources, begin, end);
     case ReduceOp::kMax:
-      return combine_typed<Max, T>(out, sources, begin, end);
+      return reduce_typed<Max, T>(out, sources, begin, end);
   }
 }
 
-void combine_range(std::byte* out, std::span<const std::byte* const> sources, DType dtype,
-                   ReduceOp op, std::int64_t begin, std::int64_t end) {
+void reduce_range(std::byte* out, std::span<const std::byte* const> sources, DType dtype,
+                  ReduceOp op, std::int64_t begin, std::int64_t end) {
   switch (dtype) {
     case DType::kF32:
-      return combine_as<float>(out, sources, op, begin, end);
+      return reduce_as<float>(out, sources, op, begin, end);
     case DType::kF64:
-      return combine_as<double>(out, sources, op, begin, end);
+      return reduce_as<double>(out, sources, op, begin, end);
     case DType::kI64:
-      return combine_as<std::int64_t>(out, sources, op, begin, end);
+      return reduce_as<std::int64_t>(out, sources, op, begin, end);
     default:
       fail("combining ranks' values: dtype ", dtype, " is none of f32, f64, i64");
   }
@@ -100,16 +100,16 @@ void combine_range(std::byte* out, std::span<const std::byte* const> sources, DT
 
 }  // namespace
 
-void combine(std::byte* out, std::span<const std::byte* const> sources, DType dtype, ReduceOp op,
-             std::int64_t n) {
-  combine_range(out, sources, dtype, op, 0, n);
+void reduce(std::byte* out, std::span<const std::byte* const> sources, DType dtype, ReduceOp op,
+            std::int64_t n) {
+  reduce_range(out, sources, dtype, op, 0, n);
 }
 
-void combine_on(Device& device, std::byte* out, std::span<const std::byte* const> sources,
-                DType dtype, ReduceOp op, std::int64_t n) {
-  if (n * size_of(dtype) < kThreadedBytes) return combine_range(out, sources, dtype, op, 0, n);
+void reduce_on(Device& device, std::byte* out, std::span<const std::byte* const> sources,
+               DType dtype, ReduceOp op, std::int64_t n) {
+  if (n * size_of(dtype) < kThreadedBytes) return reduce_range(out, sources, dtype, op, 0, n);
   device.pool().for_ranges(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    combine_range(out, sources, dtype, op, begin, end);
+    reduce_range(out, sources, dtype, op, begin, end);
   });
 }
 
