@@ -39,6 +39,12 @@ inline void check_broadcast(Communicator& group) {
       expect_bits(bytes, group, "broadcast",
                   [&](std::int64_t) { return static_cast<std::uint8_t>(100 + root); });
     }
+    std::string text = group.rank() == root ? "said by the root" : "";
+    group.broadcast(text, root);
+    EXPECT_EQ(text, "said by the root");
+    text = group.rank() == root ? "" : "forgotten";
+    group.broadcast(text, root);
+    EXPECT_EQ(text, "");
   }
 }
 

@@ -125,11 +125,14 @@ void check_same_model(const AverageSource& first, const AverageSource& other) {
 /// Any two that know their tokenizer must have the same.
 void check_tokenizers(std::span<const AverageSource> sources) {
   const AverageSource* known = nullptr;
+  std::uint64_t first = 0;  // its tokenizer
   for (const AverageSource& source : sources) {
     const auto hash = kept_hash(source.manifest, kTokenizerHashKey);
     if (!hash) continue;
-    if (known == nullptr) known = &source;
-    const std::uint64_t first = *kept_hash(known->manifest, kTokenizerHashKey);
+    if (known == nullptr) {
+      known = &source;
+      first = *hash;
+    }
     if (first == *hash) continue;
     fail_input("no mean of models with different tokenizers: ", known->given.string(), " (xxh3_64 ",
                hash_text(first), ") and ", source.given.string(), " (", hash_text(*hash), ")");

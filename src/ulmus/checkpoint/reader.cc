@@ -157,16 +157,17 @@ void add_findings(std::vector<ReadFindings>& findings, comm::Communicator& ranks
 void agree_on(const fs::path& dir, comm::Communicator& ranks, const std::function<void()>& body) {
   // 2 * rank where it failed, 1 more for damage; the least is that of the rank whose message
   // counts.
+  const std::int64_t own = ranks.rank();
   std::array<std::int64_t, 1> failure = {std::numeric_limits<std::int64_t>::max()};
   try {
     comm::agree(ranks, [&] {
       try {
         body();
       } catch (const DamageError&) {
-        failure[0] = 2 * ranks.rank() + 1;
+        failure[0] = 2 * own + 1;
         throw;
       } catch (...) {
-        failure[0] = 2 * ranks.rank();
+        failure[0] = 2 * own;
         throw;
       }
     });

@@ -1,6 +1,7 @@
 #include "ulmus/comm/communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -52,6 +53,13 @@ void Communicator::broadcast(std::span<std::byte> bytes, int root) {
   ULMUS_CHECK(0 <= root && root < size(), "root ", root, " of group ", name_, " of ", size());
   host_->broadcast.start(bytes, root);
   host_->broadcast.wait();
+}
+
+void Communicator::broadcast(std::string& text, int root) {
+  std::array<std::int64_t, 1> length = {static_cast<std::int64_t>(text.size())};
+  broadcast(std::as_writable_bytes(std::span(length)), root);
+  text.resize(static_cast<std::size_t>(length[0]));
+  broadcast(std::as_writable_bytes(std::span(text)), root);
 }
 
 void Communicator::all_gather_bytes(std::span<std::byte> all, std::span<const std::byte> mine) {

@@ -62,6 +62,8 @@ class Communicator {
   void barrier();
   /// The root's bytes on every rank; the same length everywhere.
   void broadcast(std::span<std::byte> bytes, int root);
+  /// The same for a text, whose length only the root needs to know.
+  void broadcast(std::string& text, int root);
   /// all[r * n, (r + 1) * n) = the n bytes that rank r gave. Overwritten; `mine` may be its own
   /// place there, and overlaps no other.
   void all_gather_bytes(std::span<std::byte> all, std::span<const std::byte> mine);

@@ -36,7 +36,6 @@ struct BlockRange {
   std::int64_t element_begin() const { return block_begin(begin, numel, slice_elements); }
   std::int64_t element_end() const { return block_begin(end, numel, slice_elements); }
   std::int64_t num_elements() const { return element_end() - element_begin(); }
-  bool is_all() const { return num_elements() == numel; }
 };
 
 }  // namespace ulmus

@@ -6,7 +6,6 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "ulmus/base/file.h"
@@ -37,15 +36,6 @@ std::string header(int rank) {
 
 std::size_t capacity(const std::vector<std::int64_t>& steps) {
   return steps.empty() ? 0 : StepTrace::kCapacity;
-}
-
-/// The bytes of `root` on every rank.
-std::string broadcast_text(std::string text, int root, comm::Communicator& ranks) {
-  std::array<std::int64_t, 1> length = {static_cast<std::int64_t>(text.size())};
-  ranks.broadcast(std::as_writable_bytes(std::span(length)), root);
-  text.resize(static_cast<std::size_t>(length[0]));
-  ranks.broadcast(std::as_writable_bytes(std::span(text)), root);
-  return text;
 }
 
 }  // namespace
@@ -131,8 +121,8 @@ std::int64_t StepTrace::write(const std::filesystem::path& path) {
     file->write("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
   });
   for (int rank = 0; rank < ranks.size(); ++rank) {
-    const std::string events =
-        broadcast_text(ranks.rank() == rank ? mine : std::string(), rank, ranks);
+    std::string events = ranks.rank() == rank ? mine : std::string();
+    ranks.broadcast(events, rank);
     comm::agree(ranks, [&] {
       if (!file) return;
       if (rank > 0) file->write(",\n");

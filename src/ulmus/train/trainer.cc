@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <span>
 
 #include "ulmus/comm/agreement.h"
 #include "ulmus/parallel/all_to_all_exchange.h"
@@ -92,7 +91,8 @@ optim::Plan agreed_plan(const Config& config, comm::Communicator& ranks) {
       fail_input("run.trace: step ", step, " of a run of ", plan->num_steps(), " steps");
     }
   });
-  return *plan;
+  ULMUS_CHECK(plan.has_value(), "without one, the refusal was thrown above");
+  return *std::move(plan);
 }
 
 }  // namespace
@@ -136,10 +136,7 @@ std::optional<std::filesystem::path> Trainer::newest_checkpoint() {
     const auto newest = checkpoint::newest(checkpointing_->checkpoints_dir());
     if (newest) path = newest->path.string();
   });
-  std::array<std::int64_t, 1> length = {static_cast<std::int64_t>(path.size())};
-  ranks_.world().all().broadcast(std::as_writable_bytes(std::span(length)), 0);
-  path.resize(static_cast<std::size_t>(length[0]));
-  ranks_.world().all().broadcast(std::as_writable_bytes(std::span(path)), 0);
+  ranks_.world().all().broadcast(path, 0);
   if (path.empty()) return std::nullopt;
   return path;
 }
